@@ -1,0 +1,230 @@
+"""The table of operations: each combination gives one operation or the right refusal."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.core.operations import OPERATIONS, classify
+from tidegate.core.s3errors import S3Error
+
+COPY = {b"x-amz-copy-source": b"/b/k"}
+FORM = {b"content-type": b"multipart/form-data; boundary=x"}
+
+
+def name_of(method, target, headers=None):
+    path, _, query = target.partition("?")
+    bucket, _, key = path[1:].partition("/")
+    return classify(method, bucket, key, query.encode(), headers or {}).name
+
+
+def code_of(method, target, headers=None):
+    with pytest.raises(S3Error) as refused:
+        name_of(method, target, headers)
+    return refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "name"),
+    [
+        ("GET", "/", "ListBuckets"),
+        ("GET", "/?x-id=ListBuckets", "ListBuckets"),
+        ("PUT", "/b", "CreateBucket"),
+        ("PUT", "/b/", "CreateBucket"),
+        ("DELETE", "/b", "DeleteBucket"),
+        ("HEAD", "/b", "HeadBucket"),
+        ("GET", "/b", "ListObjects"),
+        ("GET", "/b?prefix=acl&delimiter=/", "ListObjects"),
+        ("GET", "/b?list-type=2&prefix=x", "ListObjectsV2"),
+        ("GET", "/b?versions&prefix=x", "ListObjectVersions"),
+        ("GET", "/b?uploads", "ListMultipartUploads"),
+        ("GET", "/b?uploads=", "ListMultipartUploads"),
+        ("GET", "/b?location", "GetBucketLocation"),
+        ("GET", "/b?acl", "GetBucketAcl"),
+        ("GET", "/b?requestPayment", "GetBucketRequestPayment"),
+        ("GET", "/b?versioning", "GetBucketVersioning"),
+        ("PUT", "/b?versioning", "PutBucketVersioning"),
+        ("GET", "/b?tagging", "GetBucketTagging"),
+        ("PUT", "/b?tagging", "PutBucketTagging"),
+        ("DELETE", "/b?tagging", "DeleteBucketTagging"),
+        ("GET", "/b?cors", "GetBucketCors"),
+        ("PUT", "/b?cors", "PutBucketCors"),
+        ("DELETE", "/b?cors", "DeleteBucketCors"),
+        ("GET", "/b?object-lock", "GetObjectLockConfiguration"),
+        ("PUT", "/b?object-lock", "PutObjectLockConfiguration"),
+        ("POST", "/b?delete", "DeleteObjects"),
+        ("OPTIONS", "/b", "CorsPreflight"),
+        ("OPTIONS", "/b/k?uploads&tagging", "CorsPreflight"),
+        ("GET", "/b/k", "GetObject"),
+        ("GET", "/b/k?versionId=3&partNumber=1&response-content-type=x", "GetObject"),
+        ("GET", "/b/k?X-Amz-Signature=acl&x-id=GetObject", "GetObject"),
+        ("GET", "/b/k?unknown&other=tagging", "GetObject"),
+        ("HEAD", "/b/k?versionId=3", "HeadObject"),
+        ("PUT", "/b/k", "PutObject"),
+        ("PUT", "/b/k?x-id=PutObject", "PutObject"),
+        ("DELETE", "/b/k?versionId=3", "DeleteObject"),
+        ("POST", "/b/k?uploads", "CreateMultipartUpload"),
+        ("PUT", "/b/k?uploadId=u&partNumber=1", "UploadPart"),
+        ("PUT", "/b/k?partNumber=10000&uploadId=u", "UploadPart"),
+        ("POST", "/b/k?uploadId=u", "CompleteMultipartUpload"),
+        ("DELETE", "/b/k?uploadId=u", "AbortMultipartUpload"),
+        ("GET", "/b/k?uploadId=u&max-parts=2", "ListParts"),
+        ("GET", "/b/k?attributes", "GetObjectAttributes"),
+        ("GET", "/b/k?tagging&versionId=3", "GetObjectTagging"),
+        ("PUT", "/b/k?tagging", "PutObjectTagging"),
+        ("PUT", "/b/k?t%61gging", "PutObjectTagging"),
+        ("DELETE", "/b/k?tagging", "DeleteObjectTagging"),
+        ("GET", "/b/k?acl", "GetObjectAcl"),
+        ("GET", "/b/k?retention", "GetObjectRetention"),
+        ("PUT", "/b/k?retention", "PutObjectRetention"),
+        ("GET", "/b/k?legal-hold", "GetObjectLegalHold"),
+        ("PUT", "/b/k?legal-hold", "PutObjectLegalHold"),
+    ],
+)
+def test_request_is_recognised(method, target, name):
+    assert name_of(method, target) == name
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("/b/k", "CopyObject"),
+        ("/b/k?x-id=CopyObject", "CopyObject"),
+        ("/b/k?uploadId=u&partNumber=2", "UploadPartCopy"),
+        ("/b/k?tagging", "PutObjectTagging"),
+    ],
+)
+def test_copy_source_makes_a_put_a_copy(target, name):
+    assert name_of("PUT", target, COPY) == name
+
+
+UNSUPPORTED = [
+    "accelerate",
+    "analytics",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "lifecycle",
+    "logging",
+    "metrics",
+    "notification",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "website",
+]
+
+
+@pytest.mark.parametrize("subresource", UNSUPPORTED)
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_unsupported_bucket_subresource_is_not_implemented(method, subresource):
+    assert code_of(method, f"/b?{subresource}") == "NotImplemented"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers"),
+    [
+        ("PUT", "/b?acl", {}),
+        ("PUT", "/b/k?acl", {}),
+        ("POST", "/b/k?select&select-type=2", {}),
+        ("POST", "/b/k?restore", {}),
+        ("GET", "/b/k?torrent", {}),
+        ("PUT", "/b/k?renameObject", {}),
+        ("GET", "/b?session", {}),
+        ("POST", "/b", FORM),
+        ("PUT", "/b/k?lifecycle", {}),
+        ("PUT", "/b?l%69fecycle", {}),
+    ],
+)
+def test_unsupported_request_is_not_implemented(method, target, headers):
+    assert code_of(method, target, headers) == "NotImplemented"
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("PUT", "/"),
+        ("DELETE", "/"),
+        ("POST", "/b"),
+        ("POST", "/b/k"),
+        ("PATCH", "/b/k"),
+        ("TRACE", "/b"),
+        ("get", "/b/k"),
+        ("DELETE", "/b?versioning"),
+        ("GET", "/b?delete"),
+        ("HEAD", "/b/k?tagging"),
+        ("PUT", "/b/k?uploads"),
+        ("PUT", "/b/k?versioning"),
+        ("DELETE", "/b/k?acl"),
+        ("GET", "/?acl"),
+    ],
+)
+def test_method_that_the_resource_does_not_know_is_not_allowed(method, target):
+    assert code_of(method, target) == "MethodNotAllowed"
+
+
+def test_refused_method_names_those_that_are_allowed():
+    with pytest.raises(S3Error) as refused:
+        name_of("POST", "/b/k?tagging")
+    assert refused.value.headers == {"Allow": "DELETE, GET, PUT"}
+
+
+@pytest.mark.parametrize("query", ["acl&tagging", "acl&acl", "uploads&uploadId=1", "uploadId=1&uploadId=2"])
+def test_conflicting_subresources_are_refused(query):
+    assert code_of("GET", f"/b/k?{query}") == "InvalidRequest"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "uploadId=u",
+        "uploadId=u&partNumber=0",
+        "uploadId=u&partNumber=10001",
+        "uploadId=u&partNumber=x",
+        "uploadId=u&partNumber=1&partNumber=2",
+        "uploadId=u&partNumber=" + "1" * 5000,
+        "partNumber=1",
+    ],
+)
+def test_upload_of_a_part_needs_its_upload_and_a_number(query):
+    assert code_of("PUT", f"/b/k?{query}") == "InvalidArgument"
+
+
+def test_unknown_list_type_is_refused():
+    assert code_of("GET", "/b?list-type=3") == "InvalidArgument"
+
+
+def test_every_operation_stands_under_its_own_name():
+    assert all(operation.name == name for name, operation in OPERATIONS.items())
+    assert {"CopyObject", "UploadPartCopy", "ListObjectsV2", "ListBuckets"} <= OPERATIONS.keys()
+
+
+def test_only_copies_both_read_and_write_and_only_a_preflight_does_neither():
+    assert {o.name for o in OPERATIONS.values() if o.reads and o.writes} == {"CopyObject", "UploadPartCopy"}
+    assert {o.name for o in OPERATIONS.values() if not o.reads and not o.writes} == {"CorsPreflight"}
+
+
+def test_journalled_operations_are_those_that_change_what_a_bucket_holds_or_is():
+    assert {o.name for o in OPERATIONS.values() if o.journals} == {
+        *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
+        *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
+        *("PutObject", "CopyObject", "DeleteObject", "DeleteObjects"),
+        *("CreateMultipartUpload", "CompleteMultipartUpload", "AbortMultipartUpload"),
+        *("PutObjectTagging", "DeleteObjectTagging"),
+    }
+
+
+@given(
+    st.sampled_from(["GET", "PUT", "POST", "HEAD", "DELETE", "OPTIONS", "PATCH", "é"]),
+    st.sampled_from(["", "b"]),
+    st.sampled_from(["", "k"]),
+    st.binary(max_size=60),
+)
+def test_any_request_is_recognised_or_refused(method, bucket, key, query):
+    try:
+        operation = classify(method, bucket, key if bucket else "", query, {})
+    except S3Error as refused:
+        assert refused.status in (400, 405, 501)
+    else:
+        assert operation.scope == ("service" if not bucket else "object" if key else "bucket")

@@ -1,0 +1,49 @@
+"""Keys that a backend would rename, hide or lose are recognised."""
+
+import pytest
+
+from tidegate.core.storable import body_problem, key_problem
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a",
+        "a/b",
+        "a/",
+        "a.b/c",
+        ".x",
+        "..x",
+        "a/...",
+        "a:b\n",
+        "a.versions",
+        "versions/x",
+        "uploads/x",
+        "x.uploads/y",
+        "😀",
+    ],
+)
+def test_ordinary_keys_are_held_by_every_backend(key):
+    assert key_problem("seaweedfs", key) == ""
+    assert key_problem("minio", key) == ""
+
+
+@pytest.mark.parametrize("key", [".", "..", "../x", "a/./b", "a/..", "a/../b", "./"])
+def test_dot_segments_are_held_by_no_backend(key):
+    assert "segment" in key_problem("seaweedfs", key)
+    assert "segment" in key_problem("versitygw", key)
+
+
+@pytest.mark.parametrize(
+    "key", ["a//b", "/a", "a//", "a\\b", ".uploads", ".uploads/x", "a/.uploads/x", "a.versions/x", ".versions/x"]
+)
+def test_seaweedfs_holds_no_key_that_it_would_rename_or_hide(key):
+    assert key_problem("seaweedfs", key) != ""
+    assert key_problem("minio", key) == ""
+
+
+def test_seaweedfs_would_drop_the_data_of_a_key_that_ends_in_a_slash():
+    assert "drop the data" in body_problem("seaweedfs", "folder/", 1)
+    assert body_problem("seaweedfs", "folder/", 0) == ""
+    assert body_problem("seaweedfs", "file", 1) == ""
+    assert body_problem("minio", "folder/", 1) == ""

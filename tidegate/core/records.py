@@ -1,0 +1,165 @@
+"""The records in the tables, and the keys under which they stand.
+
+| key                    | record          | meaning                                                   |
+| ---------------------- | --------------- | --------------------------------------------------------- |
+| `po:POOL`              | `Pool`          | a pool (put-if-absent: the name is unique)                |
+| `uu:USER`              | `User`          | an owner of pools, and whether they are permitted         |
+| `ps:POOL`              | `PoolStatus`    | the pool's state, with the reason                         |
+| `bd:DIRECTORY`         | pool name       | the pool that uses a directory (put-if-absent)            |
+| `ma:POOL`              | `ManagerEntry`  | the manager in charge: a mutex (put-if-absent, expires)   |
+| `mn:POOL`              | `BackendEntry`  | the backend process that the manager runs                 |
+| `mx:HOST:PORT:PID`     | `GatewayEntry`  | a gateway process (expires)                               |
+| `ep:POOL`              | `HOST:PORT`     | where the running backend listens                         |
+| `bk:BUCKET`            | `Bucket`        | a bucket in the one global namespace (put-if-absent)      |
+| `ts:POOL`              | Unix time       | the pool's last access                                    |
+| `id:ACCESS_KEY`        | `Key`           | an access key (put-if-absent)                             |
+| `dn:NAME`              | pool name       | the pool behind a direct host name (put-if-absent)        |
+| `gn:POOL`              | a number        | generation: grows when keys, buckets or policies change   |
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, Self
+
+
+class KeyPolicy(StrEnum):
+    READWRITE = "readwrite"
+    READONLY = "readonly"
+    WRITEONLY = "writeonly"
+
+
+class BucketPolicy(StrEnum):
+    """What a request without a key may do."""
+
+    NONE = "none"
+    UPLOAD = "upload"
+    DOWNLOAD = "download"
+    PUBLIC = "public"
+
+
+class PoolState(StrEnum):
+    """A pool without a `ps:` entry has no state yet (None)."""
+
+    INITIAL = "INITIAL"
+    READY = "READY"
+    DISABLED = "DISABLED"
+    INOPERABLE = "INOPERABLE"
+
+
+class _JsonRecord:
+    """A frozen dataclass stored as a JSON object; unknown fields of a newer version are ignored."""
+
+    __slots__ = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        values: dict[str, Any] = json.loads(text)
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Pool(_JsonRecord):
+    PREFIX = "po:"
+
+    name: str
+    owner: str
+    group: str
+    directory: str
+    backend: str
+    created_at: float
+    online: bool = True
+    expires_at: float | None = None
+    direct_hostname: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User(_JsonRecord):
+    PREFIX = "uu:"
+
+    name: str
+    permitted: bool
+    modified_at: float
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus(_JsonRecord):
+    PREFIX = "ps:"
+
+    state: str
+    reason: str
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerEntry(_JsonRecord):
+    """`token` is random and tells this manager from any other, also after a pid is reused."""
+
+    PREFIX = "ma:"
+
+    host: str
+    pid: int
+    token: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackendEntry(_JsonRecord):
+    """`admin_secret` is sealed. `generation` is the one whose keys, buckets and policies are set up."""
+
+    PREFIX = "mn:"
+
+    endpoint: str
+    pid: int
+    admin_key: str
+    admin_secret: str
+    host: str
+    manager_pid: int
+    manager_token: str
+    generation: int
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayEntry(_JsonRecord):
+    PREFIX = "mx:"
+
+    host: str
+    port: int
+    pid: int
+    started_at: float
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket(_JsonRecord):
+    """`uid` tells a bucket from an earlier one of the same name."""
+
+    PREFIX = "bk:"
+
+    name: str
+    pool: str
+    uid: str
+    policy: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Key(_JsonRecord):
+    """`secret` is sealed: the vault opens it."""
+
+    PREFIX = "id:"
+
+    access_key: str
+    pool: str
+    secret: str
+    policy: str
+    created_at: float
+    expires_at: float | None = None

@@ -1,0 +1,114 @@
+"""Signature Version 2, for presigned URLs only: what boto3 and the AWS CLI still make for endpoints other than AWS.
+
+It signs method, path, sub-resources, x-amz-* headers and an expiry time, and neither host nor payload.
+Requests signed in their headers must use version 4.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from tidegate.core.s3errors import S3Error
+from tidegate.core.targets import virtual_bucket
+
+_SIGNED_PARAMETERS = frozenset(
+    (
+        *(
+            "accelerate",
+            "acl",
+            "cors",
+            "defaultObjectAcl",
+            "delete",
+            "lifecycle",
+            "location",
+            "logging",
+            "notification",
+        ),
+        *("partNumber", "policy", "replication", "requestPayment", "restore", "tagging", "torrent", "uploadId"),
+        *("uploads", "versionId", "versioning", "versions", "website", "object-lock", "retention", "legal-hold"),
+        *("response-cache-control", "response-content-disposition", "response-content-encoding"),
+        *("response-content-language", "response-content-type", "response-expires"),
+    )
+)
+_LONGEST_LIFE_SECONDS = 7 * 24 * 3600
+
+
+class QueryClaim(NamedTuple):
+    """What a presigned request of version 2 says about who signed it."""
+
+    access_key: str
+    expires: int
+    signature: str
+    string_to_sign: bytes
+
+    @property
+    def signed_headers(self) -> tuple[bytes, ...]:
+        return ()
+
+
+def parse(
+    method: bytes, path: bytes, query: bytes, headers: Mapping[bytes, bytes], domains: tuple[str, ...]
+) -> QueryClaim | None:
+    """None unless the query bears a signature of version 2."""
+    if b"AWSAccessKeyId=" not in query:
+        return None
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:
+        raise _malformed("The query string is not valid.") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in ("AWSAccessKeyId", "Signature", "Expires"):
+            if name in found:
+                raise _malformed(f"{name} is given twice.")
+            found[name] = value
+    if len(found) != 3 or not all(found.values()):
+        raise _malformed("Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters.")
+    if b"authorization" in headers or b"X-Amz-Signature=" in query:
+        raise S3Error("InvalidArgument", "Only one authentication mechanism is allowed.")
+    expires = found["Expires"]
+    if not (expires.isascii() and expires.isdigit() and len(expires) < 13):
+        raise _malformed("Expires must be a Unix time.")
+    bucket = virtual_bucket(headers.get(b"host", b"").decode("latin-1"), domains)
+    resource = (b"/" + bucket.encode() if bucket else b"") + path + _subresources(pairs)
+    text = b"\n".join(
+        (
+            method,
+            headers.get(b"content-md5", b"").strip(),
+            headers.get(b"content-type", b"").strip(),
+            expires.encode(),
+            _amz_headers(headers) + resource,
+        )
+    )
+    return QueryClaim(found["AWSAccessKeyId"], int(expires), found["Signature"], text)
+
+
+def verify(claim: QueryClaim, secret: str, *, now: float) -> None:
+    digest = hmac.new(secret.encode(), claim.string_to_sign, hashlib.sha1).digest()
+    if not hmac.compare_digest(base64.b64encode(digest), claim.signature.encode("utf-8", "replace")):
+        raise S3Error("SignatureDoesNotMatch")
+    if claim.expires < now:
+        raise S3Error("AccessDenied", "Request has expired")
+    if claim.expires > now + _LONGEST_LIFE_SECONDS:
+        raise S3Error("AccessDenied", "A presigned URL may live for a week at most")
+
+
+def _subresources(pairs: list[tuple[str, str]]) -> bytes:
+    signed = sorted((name, value) for name, value in pairs if name in _SIGNED_PARAMETERS)
+    if not signed:
+        return b""
+    return b"?" + "&".join(f"{name}={value}" if value else name for name, value in signed).encode()
+
+
+def _amz_headers(headers: Mapping[bytes, bytes]) -> bytes:
+    names = sorted(name for name in headers if name.startswith(b"x-amz-"))
+    return b"".join(name + b":" + headers[name].strip() + b"\n" for name in names)
+
+
+def _malformed(why: str) -> S3Error:
+    return S3Error("AuthorizationQueryParametersError", why)

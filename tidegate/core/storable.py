@@ -1,0 +1,40 @@
+"""Which keys a backend keeps under their own names.
+
+A store that maps keys to directories gives some keys another name or hides them: `a//b` becomes `a/b`, and deleting
+the one deletes the other. Such a key is refused at the door, since the log and the listing would disagree.
+"""
+
+from __future__ import annotations
+
+# What SeaweedFS keeps beside the objects: versions of KEY in KEY.versions/, parts of uploads in .uploads/.
+_VERSIONS_SUFFIX = ".versions/"
+_UPLOADS = ".uploads"
+
+
+def key_problem(backend: str, key: str) -> str:
+    """Why the backend cannot hold an object of this name; "" when it can."""
+    if "." in key and not {".", ".."}.isdisjoint(key.split("/")):
+        return "a segment of the key is . or .."
+    if backend == "seaweedfs":
+        return _seaweedfs_problem(key)
+    return ""
+
+
+def _seaweedfs_problem(key: str) -> str:
+    if "\\" in key:
+        return "the key has a backslash, which this pool's store takes for a slash"
+    if "//" in key or key.startswith("/"):
+        return "the key has an empty segment, which this pool's store leaves out"
+    if "." in key:
+        if _UPLOADS in key and _UPLOADS in key.split("/"):
+            return "the key has the segment .uploads, which this pool's store keeps for itself"
+        if _VERSIONS_SUFFIX in key:
+            return "a folder's name in the key ends in .versions, which this pool's store keeps for itself"
+    return ""
+
+
+def body_problem(backend: str, key: str, size: int) -> str:
+    """Why an object of this name cannot have that much data; "" when it can."""
+    if backend == "seaweedfs" and size and key.endswith("/"):
+        return "the key ends in a slash: this pool's store takes it for a folder and would drop the data"
+    return ""

@@ -1,0 +1,301 @@
+"""Reading S3's XML: the bodies of requests that Tidegate must understand, and the answers of backends.
+
+Documents with a DTD or entities are refused, names count without their namespace, and size and number
+of elements are bounded before a parser sees the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from tidegate.core.errors import Unavailable
+from tidegate.core.s3errors import S3Error
+from tidegate.core.targets import LONGEST_KEY
+from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element
+
+LARGEST_DOCUMENT = 4 * 1024 * 1024
+MOST_DELETES = 1000
+MOST_OBJECT_TAGS = 10
+MOST_BUCKET_TAGS = 50
+# Six elements per entry of a DeleteObjects request with 1000 entries are 12,000 tags.
+_MOST_TAGS = 16_000
+MOST_PARTS = 10_000
+# Number, ETag and two checksums.
+_MOST_PART_TAGS = 10 * MOST_PARTS + 10
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class DeleteEntry(NamedTuple):
+    """One object of a DeleteObjects request, with the identity that the client saw (None: any)."""
+
+    key: str
+    version_id: str = ""
+    etag: str | None = None
+    last_modified: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    entries: tuple[DeleteEntry, ...]
+    quiet: bool
+
+
+class Deleted(NamedTuple):
+    key: str
+    version_id: str = ""
+    marker: bool = False
+    marker_version_id: str = ""
+
+
+class DeleteFailure(NamedTuple):
+    key: str
+    version_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    deleted: tuple[Deleted, ...]
+    failures: tuple[DeleteFailure, ...]
+
+
+class Reply(NamedTuple):
+    """A backend's small answer: the root's name (Error for a failure) and the texts of its children."""
+
+    root: str
+    fields: dict[str, str]
+
+
+def parse_delete_request(body: bytes) -> DeleteRequest:
+    root = _read(body, "Delete")
+    entries: list[DeleteEntry] = []
+    quiet: str | None = None
+    for child in root:
+        if _name(child) == "Object":
+            entries.append(_delete_entry(child))
+        elif _name(child) == "Quiet" and quiet is None:
+            quiet = _text(child).strip().lower()
+        else:
+            raise _malformed(f"{_name(child)} does not belong here")
+    if not 1 <= len(entries) <= MOST_DELETES:
+        raise _malformed(f"Delete must have 1 to {MOST_DELETES} objects")
+    if quiet not in (None, "true", "false"):
+        raise _malformed("Quiet must be true or false")
+    return DeleteRequest(tuple(entries), quiet == "true")
+
+
+def _delete_entry(node: Element) -> DeleteEntry:
+    fields = _fields(node, ("Key", "VersionId", "ETag", "LastModifiedTime", "Size"))
+    key = fields.get("Key", "")
+    if not key or len(key.encode()) > LONGEST_KEY:
+        raise _malformed(f"Key must have 1 to {LONGEST_KEY} bytes")
+    size = fields.get("Size")
+    if size is not None and not (size.isascii() and size.isdigit() and len(size) < 16):
+        raise _malformed("Size must be a number of bytes")
+    return DeleteEntry(
+        key,
+        fields.get("VersionId", ""),
+        fields.get("ETag"),
+        fields.get("LastModifiedTime"),
+        None if size is None else int(size),
+    )
+
+
+def parse_create_bucket(body: bytes) -> str:
+    """The location constraint of a CreateBucket request; "" when it has none, or no body at all."""
+    if not body.strip():
+        return ""
+    root = _read(body, "CreateBucketConfiguration")
+    return next((_text(child).strip() for child in root if _name(child) == "LocationConstraint"), "")
+
+
+def parse_versioning(body: bytes) -> str:
+    """The status of a PutBucketVersioning request: Enabled or Suspended."""
+    root = _read(body, "VersioningConfiguration")
+    status = _fields(root, ("Status", "MfaDelete")).get("Status", "")
+    if status not in ("Enabled", "Suspended"):
+        raise S3Error("MalformedXML", "Status must be Enabled or Suspended.")
+    return status
+
+
+def parse_tagging(body: bytes, most: int = MOST_OBJECT_TAGS) -> Tags:
+    """The tags of a tagging request or of the answer to GetObjectTagging."""
+    root = _read(body, "Tagging")
+    sets = list(root)
+    if len(sets) != 1 or _name(sets[0]) != "TagSet":
+        raise _malformed("Tagging must have one TagSet")
+    tags = []
+    for node in sets[0]:
+        if _name(node) != "Tag":
+            raise _malformed(f"{_name(node)} does not belong here")
+        fields = _fields(node, ("Key", "Value"))
+        if len(fields) != 2:
+            raise _malformed("a Tag must have a Key and a Value")
+        tags.append((fields["Key"], fields["Value"]))
+    return _checked_tags(tags, most)
+
+
+def parse_tagging_header(value: bytes) -> Tags:
+    """The header x-amz-tagging of an upload or copy: k1=v1&k2=v2, URL-encoded."""
+    try:
+        pairs = parse_qsl(
+            value.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_OBJECT_TAGS,
+        )
+    except ValueError:
+        raise S3Error(
+            "InvalidArgument",
+            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters "
+            f"without tag name duplicates, at most {MOST_OBJECT_TAGS}.",
+        ) from None
+    return _checked_tags(pairs, MOST_OBJECT_TAGS)
+
+
+def _checked_tags(tags: list[tuple[str, str]], most: int) -> Tags:
+    if len(tags) > most:
+        raise S3Error("BadRequest", f"Tags cannot be greater than {most}")
+    if len({key for key, _ in tags}) != len(tags):
+        raise S3Error("InvalidTag", "Cannot provide multiple Tags with the same key")
+    for key, value in tags:
+        if not 1 <= len(key) <= 128:
+            raise S3Error("InvalidTag", "The TagKey you have provided must have 1 to 128 characters")
+        if len(value) > 256:
+            raise S3Error("InvalidTag", "The TagValue you have provided must have at most 256 characters")
+    return tuple(tags)
+
+
+def parse_reply(body: bytes) -> Reply:
+    """CopyObjectResult, CompleteMultipartUploadResult, InitiateMultipartUploadResult and their like; also the
+    Error that can stand in a reply of status 200."""
+    root = _backend_document(body)
+    return Reply(_name(root), {_name(child): child.text or "" for child in root})
+
+
+def parse_delete_result(body: bytes) -> DeleteResult:
+    root = _backend_document(body)
+    if _name(root) != "DeleteResult":
+        raise Unavailable(f"the backend answered a multi-object delete with {_name(root)}")
+    deleted: list[Deleted] = []
+    failures: list[DeleteFailure] = []
+    for node in root:
+        texts = {_name(child): child.text or "" for child in node}
+        key, version_id = texts.get("Key", ""), texts.get("VersionId", "")
+        if _name(node) == "Deleted":
+            marker = texts.get("DeleteMarker", "").strip().lower() == "true"
+            deleted.append(Deleted(key, version_id, marker, texts.get("DeleteMarkerVersionId", "")))
+        elif _name(node) == "Error":
+            failures.append(DeleteFailure(key, version_id, texts.get("Code", ""), texts.get("Message", "")))
+    return DeleteResult(tuple(deleted), tuple(failures))
+
+
+def delete_result_xml(deleted: Iterable[Deleted], failures: Iterable[DeleteFailure]) -> bytes:
+    parts = [DECLARATION, f'<DeleteResult xmlns="{NAMESPACE}">']
+    for entry in deleted:
+        parts += ["<Deleted>", element("Key", entry.key)]
+        parts += [element("VersionId", entry.version_id)] if entry.version_id else []
+        parts += [element("DeleteMarker", "true")] if entry.marker else []
+        parts += [element("DeleteMarkerVersionId", entry.marker_version_id)] if entry.marker_version_id else []
+        parts.append("</Deleted>")
+    for failure in failures:
+        parts += ["<Error>", element("Key", failure.key)]
+        parts += [element("VersionId", failure.version_id)] if failure.version_id else []
+        parts += [element("Code", failure.code), element("Message", failure.message), "</Error>"]
+    parts.append("</DeleteResult>")
+    return "".join(parts).encode()
+
+
+def check_document(body: bytes, root_name: str) -> None:
+    """The body of a request that only its backend needs to understand: well-formed, with the right root."""
+    _read(body, root_name)
+
+
+def check_completed_parts(body: bytes) -> None:
+    """CompleteMultipartUpload: up to 10,000 parts in ascending order of their numbers."""
+    root = _read(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
+    last = 0
+    for child in root:
+        if _name(child) != "Part":
+            raise _malformed(f"{_name(child)} does not belong here")
+        number = next((_text(field).strip() for field in child if _name(field) == "PartNumber"), "")
+        if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= MOST_PARTS):
+            raise _malformed(f"PartNumber must be a number from 1 to {MOST_PARTS}")
+        if int(number) <= last:
+            raise S3Error("InvalidPartOrder")
+        last = int(number)
+    if last == 0:
+        raise _malformed("there must be at least one Part")
+
+
+def delete_request_xml(entries: Iterable[DeleteEntry]) -> bytes:
+    """A DeleteObjects request that asks for the full report. Times and sizes were compared before: backends ignore them."""
+    parts = [DECLARATION, f'<Delete xmlns="{NAMESPACE}">']
+    for entry in entries:
+        parts += ["<Object>", element("Key", entry.key)]
+        parts += [element("VersionId", entry.version_id)] if entry.version_id else []
+        parts += [element("ETag", entry.etag)] if entry.etag is not None else []
+        parts.append("</Object>")
+    parts.append("<Quiet>false</Quiet></Delete>")
+    return "".join(parts).encode()
+
+
+def _read(body: bytes, root_name: str, most_tags: int = _MOST_TAGS) -> Element:
+    if not body.strip():
+        raise S3Error("MissingRequestBodyError")
+    try:
+        root = _document(body, most_tags)
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        raise _malformed(str(error)) from None
+    if _name(root) != root_name:
+        raise _malformed(f"the root must be {root_name}")
+    return root
+
+
+def _backend_document(body: bytes) -> Element:
+    try:
+        return _document(body)
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        raise Unavailable(f"the backend's answer cannot be read as XML: {error}") from None
+
+
+def _document(body: bytes, most_tags: int = _MOST_TAGS) -> Element:
+    # An element takes four bytes on the wire and a hundred times that in memory.
+    if len(body) > LARGEST_DOCUMENT or body.count(b"<") > most_tags:
+        raise ValueError("the document is too large")
+    root: Element = fromstring(body, forbid_dtd=True)
+    return root
+
+
+def _name(node: Element) -> str:
+    return node.tag.rpartition("}")[2]
+
+
+def _text(node: Element) -> str:
+    if len(node):
+        raise _malformed(f"{_name(node)} must hold text only")
+    return node.text or ""
+
+
+def _fields(node: Element, known: tuple[str, ...]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for child in node:
+        name = _name(child)
+        if name not in known or name in fields:
+            raise _malformed(f"{name} does not belong here, or stands here twice")
+        fields[name] = _text(child)
+    return fields
+
+
+def _malformed(why: str) -> S3Error:
+    return S3Error("MalformedXML", f"The XML you provided was not well-formed or did not validate: {why}.")

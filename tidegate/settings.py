@@ -1,0 +1,266 @@
+"""All settings: one frozen, typed model per service.
+
+Sources, the strongest first: `--set a.b=c`, the environment (`TIDEGATE_A__B=c`), the TOML file
+(`--config FILE`, by default `tidegate.toml` in the data directory), the defaults below.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+from tidegate.core.errors import InvalidInput
+
+FILE_NAME = "tidegate.toml"
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GatewaySettings(Section):
+    """The S3 endpoint."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(9000, ge=0, le=65535, description="Port of the S3 endpoint; 0 picks a free one.")
+    processes: int = Field(0, ge=0, le=256, description="Gateway processes; 0 means one per core.")
+    domains: tuple[str, ...] = Field(
+        ("localhost",),
+        description="Host names of the endpoint itself; `BUCKET.NAME` of each is virtual-hosted style.",
+    )
+    direct_domain: str = Field(
+        "", description="A pool with a direct host name NAME answers at NAME.DIRECT_DOMAIN; empty turns this off."
+    )
+    trusted_hosts: tuple[str, ...] = Field(
+        (), description="Who may connect: addresses, networks and host names. Empty means everybody."
+    )
+    tls_certificate: str = Field("", description="PEM file with the certificate chain; empty means plain HTTP.")
+    tls_key: str = Field("", description="PEM file with the certificate's key.")
+    head_limit_bytes: int = Field(32768, ge=4096, description="Largest request line plus headers.")
+    idle_seconds: float = Field(75, gt=0, description="An idle client connection is closed after this.")
+    head_seconds: float = Field(20, gt=0, description="A request head must be complete after this.")
+    stall_seconds: float = Field(60, gt=0, description="A body that does not move for this long ends the request.")
+    backend_connect_seconds: float = Field(5, gt=0, description="Time allowed to connect to a backend.")
+    backend_seconds: float = Field(
+        60, gt=0, description="Time a backend may take to answer a complete request before it is checked and purged."
+    )
+    backend_idle_connections: int = Field(64, ge=0, description="Idle backend connections kept per pool and process.")
+    route_seconds: float = Field(1.0, ge=0, description="Life of a cached route, key or bucket entry.")
+    access_seconds: float = Field(5.0, gt=0, description="How often a pool's access time is written.")
+    registration_seconds: float = Field(10.0, gt=0, description="How often a gateway renews its `mx:` entry.")
+    clock_skew_seconds: int = Field(900, gt=0, description="Largest difference to the client's clock.")
+    drain_seconds: float = Field(5.0, ge=0, description="Time for running requests to end after SIGTERM.")
+
+
+class ApiSettings(Section):
+    """The HTTP API and the web pages."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(9001, ge=0, le=65535, description="Port of the HTTP API; 0 picks a free one.")
+    admin_token: SecretStr = Field(
+        SecretStr(""), description="Token for the API; empty makes one in the data directory at first start."
+    )
+    metrics_open: bool = Field(True, description="Whether `/metrics` answers without the admin token.")
+    tls_certificate: str = Field("", description="PEM file with the certificate chain; empty means plain HTTP.")
+    tls_key: str = Field("", description="PEM file with the certificate's key.")
+
+
+class PoolsSettings(Section):
+    """Backends: how they are started, watched and stopped."""
+
+    backend: str = Field("seaweedfs", description="Backend of a new pool.")
+    port_low: int = Field(20000, ge=1024, le=54000, description="First port for backends.")
+    port_high: int = Field(24999, ge=1024, le=54999, description="Last port for backends.")
+    start_seconds: float = Field(60, gt=0, description="Time allowed to start and set up a backend.")
+    stop_seconds: float = Field(7, gt=0, description="Time for a backend's orderly stop before it is killed.")
+    heartbeat_seconds: float = Field(5, gt=0, description="Interval between checks of a backend.")
+    heartbeat_timeout_seconds: float = Field(5, gt=0, description="Time allowed for one check.")
+    heartbeat_tolerance: int = Field(3, ge=1, description="Failed checks in a row before a backend is purged.")
+    heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="Share by which the interval varies.")
+    watch_seconds: float = Field(1.0, gt=0, description="How often a manager looks at its entries in the tables.")
+    mutex_seconds: float = Field(15, gt=2, description="Life of a manager's `ma:` entry unless it is renewed.")
+    idle_seconds: float = Field(900, gt=0, description="A backend without requests for this long is stopped.")
+    retry_seconds: float = Field(5, ge=0, description="Pause after a failed start before the next try.")
+    memory_limit_mb: int = Field(0, ge=0, description="Soft memory limit given to a backend; 0 means none.")
+
+    @model_validator(mode="after")
+    def _ports_in_order(self) -> PoolsSettings:
+        if self.port_high < self.port_low + 10:
+            raise ValueError("pools.port_high must be at least pools.port_low + 10")
+        return self
+
+
+class TablesSettings(Section):
+    """Where small records live."""
+
+    backend: Literal["sqlite", "redis"] = Field("sqlite", description="sqlite on one machine, redis beyond.")
+    redis_url: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="Address of the Redis server.")
+    redis_namespace: str = Field(
+        "tidegate", min_length=1, description="Keeps apart the installations that share a Redis server."
+    )
+
+
+class TopicsSettings(Section):
+    """Where messages live."""
+
+    backend: Literal["sqlite", "kafka"] = Field("sqlite", description="sqlite on one machine, kafka beyond.")
+    kafka_servers: str = Field("127.0.0.1:9092", description="Bootstrap servers of the Kafka cluster.")
+    kafka_replication: int = Field(1, ge=1, description="Replication factor of topics that Tidegate creates.")
+    kafka_prefix: str = Field(
+        "",
+        max_length=40,
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$",
+        description="Put before the name of every topic and group; keeps apart the installations that share a cluster.",
+    )
+    kafka_options: dict[str, SecretStr] = Field(
+        {}, description="Further settings of the Kafka client by librdkafka's names, such as `security.protocol`."
+    )
+    lease_seconds: float = Field(10, gt=0, description="A consumer silent for this long loses its partitions.")
+
+
+class MetalogSettings(Section):
+    """The metadata log."""
+
+    enabled: bool = Field(True, description="Off only for measurements: lifecycle and replication need the log.")
+    topic: str = Field("metadata-log", description="Name of its topic.")
+    partitions: int = Field(4, ge=1, le=256, description="Partitions of a newly made topic.")
+
+
+class LogSettings(Section):
+    """Logs."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is written.")
+    format: Literal["json", "text"] = Field("text", description="One JSON object per line, or text for people.")
+    access: Literal["file", "stdout", "syslog", "off"] = Field(
+        "file", description="Where the access log goes, in combined format."
+    )
+    access_file: str = Field("log/access.log", description="Its file, relative to the data directory.")
+    syslog_address: str = Field("/dev/log", description="Socket or HOST:PORT (UDP) of the system log.")
+
+
+class Settings(BaseSettings):
+    """Everything. `settings.gateway.port` is `[gateway] port` in the file."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="TIDEGATE_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    gateway: GatewaySettings = GatewaySettings()
+    api: ApiSettings = ApiSettings()
+    pools: PoolsSettings = PoolsSettings()
+    tables: TablesSettings = TablesSettings()
+    topics: TopicsSettings = TopicsSettings()
+    metalog: MetalogSettings = MetalogSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
+        return (init_settings,)
+
+
+def load(data: Path, *, config: Path | None = None, overrides: tuple[str, ...] = ()) -> Settings:
+    """The settings of the service whose data directory is `data`."""
+    values: dict[str, Any] = {}
+    for _, layer in _layers(data, config, overrides):
+        _merge(values, layer)
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise InvalidInput(_readable(error)) from None
+
+
+def sources(data: Path, *, config: Path | None = None, overrides: tuple[str, ...] = ()) -> dict[str, str]:
+    """Where each setting that is not a default comes from, by `section.name`."""
+    found = {}
+    for source, layer in _layers(data, config, overrides):
+        for section, values in layer.items():
+            for name in values if isinstance(values, dict) else ():
+                found[f"{section}.{name}"] = source
+    return found
+
+
+def _layers(data: Path, config: Path | None, overrides: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """The sources from the weakest to the strongest, each with a name for people."""
+    layers = []
+    file = config or data / FILE_NAME
+    if config or file.exists():
+        layers.append((str(file), _from_file(file)))
+    layers.append(("environment", _from_environment()))
+    layers.extend(("--set", _parse_override(text)) for text in overrides)
+    return layers
+
+
+def _from_environment() -> dict[str, Any]:
+    try:
+        return EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        raise InvalidInput(f"environment: {error.__cause__ or error} ({error})") from None
+
+
+def dump(settings: Settings) -> str:
+    """JSON with every value, secrets included, that `restore` reads back."""
+    return json.dumps(_revealed(settings.model_dump()))
+
+
+def restore(text: str) -> Settings:
+    return Settings(**json.loads(text))
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, dict):
+        return {name: _revealed(item) for name, item in value.items()}
+    return value
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise InvalidInput(f"cannot read the settings file {file}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"the settings file {file} is not valid TOML: {error}") from None
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    path, found, raw = text.partition("=")
+    section, dot, name = path.strip().partition(".")
+    if not (found and dot and section and name):
+        raise InvalidInput(f"--set takes SECTION.NAME=VALUE, not {text!r}")
+    return {section: {name: _parse_value(raw.strip())}}
+
+
+def _parse_value(raw: str) -> Any:
+    if raw[:1] in "[{":
+        try:
+            return json.loads(raw)
+        except ValueError:
+            raise InvalidInput(f"{raw!r} is not a valid JSON list") from None
+    return raw
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def _readable(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "settings"
+        what = "there is no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+        lines.append(f"{where}: {what}")
+    return "; ".join(lines)
