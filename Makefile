@@ -1,0 +1,43 @@
+# `make help` lists what can be done.
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format docs lock bench clean
+
+PYTHON_VENV := .venv/bin/python
+DATA ?= .tidegate
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup: ## .venv with the locked dependencies and the command tidegate
+	@scripts/setup.sh
+
+run: setup ## the service with a pool to try, in the foreground (DATA=.tidegate)
+	@.venv/bin/tidegate up --demo --data $(DATA)
+
+test: ## every test, with the real Redis, Kafka and SeaweedFS
+	@scripts/setup.sh dev
+	@$(PYTHON_VENV) -m pytest $(TESTS)
+
+lint: ## ruff and mypy
+	@scripts/setup.sh dev
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+format: ## puts the code into the house's format
+	@scripts/setup.sh dev
+	@.venv/bin/ruff check --fix
+	@.venv/bin/ruff format
+
+docs: setup ## writes the generated pages docs/settings.md, docs/cli.md, docs/metrics.md and docs/errors.md
+	@$(PYTHON_VENV) scripts/generate_docs.py
+
+lock: ## writes requirements/*.lock anew
+	@scripts/lock.sh
+
+bench: ## the gateway beside nginx and the bare backend
+	@scripts/setup.sh dev
+	@$(PYTHON_VENV) -m bench.gateway
+
+clean: ## removes what was built; the data directory stays
+	@rm -rf .venv .tools build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

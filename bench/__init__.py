@@ -1,0 +1,1 @@
+"""Side-by-side measurements. Nothing in the package imports from here."""

@@ -1,0 +1,196 @@
+"""`python -m bench.gateway`: measures the gateway beside nginx and prints a table, or JSON with `--json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+from botocore.config import Config
+from tidegate.assembly import open_tables
+
+from bench.gateway.accounting import processes_of
+from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
+from bench.gateway.report import as_table, failed_requests
+from bench.gateway.requests import Target
+from bench.gateway.servers import Tidegate, running_nginx, running_tidegate
+from tidegate import settings as settings_module
+
+BUCKET = "bench-bucket"
+SMALL_BYTES = 1024
+SMALL_KEYS = 2000
+LARGE_BYTES = 64 * MIB
+LARGE_CONNECTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seconds: float
+    connections: int
+    processes: int
+    rounds: int
+    large_bodies: int
+    idle_connections: int
+
+
+@click.command()
+@click.option("--seconds", default=3.0, help="Length of one round of small requests.")
+@click.option("--connections", default=16, help="Connections of the load generator.")
+@click.option("--processes", default=1, help="Gateway processes, and nginx workers.")
+@click.option("--rounds", "count", default=3, help="Rounds over all targets; figures are medians.")
+@click.option("--large-bodies", default=6, help="Bodies of 64 MiB in one round.")
+@click.option("--idle-connections", default=1000, help="Connections for the memory figure.")
+@click.option("--without-log-cost", is_flag=True, help="Leave out the second service and the cost of the log.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+def main(
+    seconds: float,
+    connections: int,
+    processes: int,
+    count: int,
+    large_bodies: int,
+    idle_connections: int,
+    without_log_cost: bool,
+    as_json: bool,
+) -> None:
+    """Same backend, same client: direct, through nginx and through Tidegate."""
+    options = Options(seconds, connections, processes, count, large_bodies, idle_connections)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+        driver = Driver(stack.enter_context(multiprocessing.get_context("spawn").Pool(1)))
+        with three_ways(directory, options) as ways:
+            results = compare(ways, driver, options, directory)
+        if not without_log_cost:
+            results["log"] = log_cost(directory, driver, options)
+    print(json.dumps(results, indent=2) if as_json else as_table(results))
+    if failed_requests(results):
+        raise SystemExit(1)
+
+
+@contextmanager
+def three_ways(directory: Path, options: Options) -> Iterator[list[Way]]:
+    with running_tidegate(directory / "tidegate", *_service_settings(options)) as service:
+        endpoint = _wake(service)
+        host, _, port = endpoint.rpartition(":")
+        with running_nginx(directory / "nginx", endpoint, options.processes) as nginx:
+            yield [
+                Way(Target("direct", host, int(port), service.access_key, service.secret_key)),
+                Way(Target("nginx", "127.0.0.1", nginx.port, service.access_key, service.secret_key), nginx.workers),
+                _way(service, "tidegate"),
+            ]
+
+
+def compare(ways: list[Way], driver: Driver, options: Options, directory: Path) -> dict[str, Any]:
+    proxies = ways[1:]
+    puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
+    gets = {way.target.name: way.target.small_gets(BUCKET, SMALL_KEYS) for way in ways}
+    for way in ways:  # writes every key once, so that all reads find theirs, and warms everything up
+        driver.large(way, puts[way.target.name], connections=options.connections, into=Series())
+
+    def small(requests: dict[str, list[bytes]], connections: int, seconds: float) -> dict[str, Any]:
+        def one(way: Way, into: Series) -> None:
+            driver.small(way, requests[way.target.name], connections=connections, seconds=seconds, into=into)
+
+        return _figures(rounds(ways, options.rounds, one))
+
+    return {
+        "options": asdict(options),
+        "cores": os.cpu_count(),
+        "small": {kind: small(requests, options.connections, options.seconds) for kind, requests in _pairs(gets, puts)},
+        "unloaded": {kind: small(requests, 1, options.seconds / 3) for kind, requests in _pairs(gets, puts)},
+        "large": _large(ways, driver, options, directory),
+        "idle": {
+            way.target.name: idle_memory(way, gets[way.target.name][0], options.idle_connections) for way in proxies
+        },
+    }
+
+
+def log_cost(directory: Path, driver: Driver, options: Options) -> dict[str, Any]:
+    """Two services that differ in nothing but the log, in alternating rounds, each with a fresh backend."""
+    common = _service_settings(options)
+    with (
+        running_tidegate(directory / "log-on", *common) as on,
+        running_tidegate(directory / "log-off", *common, "metalog.enabled=false") as off,
+    ):
+        _wake(on)
+        _wake(off)
+        ways = [_way(on, "on"), _way(off, "off")]
+        puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
+        for way in ways:
+            driver.large(way, puts[way.target.name], connections=options.connections, into=Series())
+
+        def one(way: Way, into: Series) -> None:
+            requests = puts[way.target.name]
+            driver.small(way, requests, connections=options.connections, seconds=options.seconds, into=into)
+
+        result = _figures(rounds(ways, options.rounds + 1, one))
+    return {**result, "share": 1 - result["on"]["rate"] / result["off"]["rate"]}
+
+
+def _large(ways: list[Way], driver: Driver, options: Options, directory: Path) -> dict[str, Any]:
+    file = directory / "body"
+    file.write_bytes(os.urandom(MIB) * (LARGE_BYTES // MIB))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    count = options.large_bodies
+    puts = {way.target.name: way.target.large_put_heads(BUCKET, count, LARGE_BYTES, digest) for way in ways}
+    gets = {way.target.name: way.target.large_gets(BUCKET, count) for way in ways}
+
+    def put(way: Way, into: Series) -> None:
+        driver.large(way, puts[way.target.name], connections=LARGE_CONNECTIONS, body_file=str(file), into=into)
+
+    def get(way: Way, into: Series) -> None:
+        driver.large(way, gets[way.target.name], connections=LARGE_CONNECTIONS, into=into)
+
+    written = _figures(rounds(ways, options.rounds, put))
+    return {"get": _figures(rounds(ways, options.rounds, get)), "put": written}
+
+
+def _wake(service: Tidegate) -> str:
+    """Makes the bucket through the gateway, which starts the backend; returns where the backend listens."""
+    boto3.client(
+        "s3",
+        endpoint_url=f"http://{service.host}:{service.port}",
+        aws_access_key_id=service.access_key,
+        aws_secret_access_key=service.secret_key,
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
+    ).create_bucket(Bucket=BUCKET)
+    settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
+    tables = open_tables(settings, service.data)
+    try:
+        endpoint = tables.get(f"ep:{service.pool}")
+    finally:
+        tables.close()
+    if not endpoint:
+        raise SystemExit("the pool has no running backend although it has answered")
+    return endpoint
+
+
+def _way(service: Tidegate, name: str) -> Way:
+    processes = processes_of(service.data)
+    target = Target(name, service.host, service.port, service.access_key, service.secret_key)
+    return Way(target, processes.gateways, processes.others)
+
+
+def _service_settings(options: Options) -> tuple[str, ...]:
+    return (f"gateway.processes={options.processes}", "gateway.port=0", "api.port=0")
+
+
+def _pairs(gets: dict[str, list[bytes]], puts: dict[str, list[bytes]]) -> list[tuple[str, dict[str, list[bytes]]]]:
+    return [("get", gets), ("put", puts)]
+
+
+def _figures(series: dict[str, Series]) -> dict[str, dict[str, float]]:
+    return {name: one.figures() for name, one in series.items()}
+
+
+if __name__ == "__main__":
+    main()

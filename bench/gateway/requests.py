@@ -1,0 +1,56 @@
+"""Signed requests as bytes. The signer is botocore's: not the code that is measured."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One way to the backend. SigV4 signs the Host header, so every target has requests of its own."""
+
+    name: str
+    host: str
+    port: int
+    access_key: str
+    secret_key: str
+
+    def head(self, method: str, path: str, *, length: int = 0, digest: str = "") -> bytes:
+        digest = digest or hashlib.sha256(b"").hexdigest()
+        authority = f"{self.host}:{self.port}"
+        request = AWSRequest(method, f"http://{authority}{path}", headers={"X-Amz-Content-SHA256": digest})
+        S3SigV4Auth(Credentials(self.access_key, self.secret_key), "s3", REGION).add_auth(request)
+        request.headers["Host"] = authority
+        if method == "PUT":
+            request.headers["Content-Length"] = str(length)
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in request.headers.items())]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+    def small_puts(self, bucket: str, count: int, size: int) -> list[bytes]:
+        """Distinct keys, one body."""
+        body = bytes(range(256)) * (size // 256)
+        digest = hashlib.sha256(body).hexdigest()
+        return [
+            self.head("PUT", f"/{bucket}/small/{self.name}/{number:06}", length=size, digest=digest) + body
+            for number in range(count)
+        ]
+
+    def small_gets(self, bucket: str, count: int) -> list[bytes]:
+        """Of what `small_puts` of this target has written."""
+        return [self.head("GET", f"/{bucket}/small/{self.name}/{number:06}") for number in range(count)]
+
+    def large_put_heads(self, bucket: str, count: int, size: int, digest: str) -> list[bytes]:
+        return [
+            self.head("PUT", f"/{bucket}/large/{self.name}/{number}", length=size, digest=digest)
+            for number in range(count)
+        ]
+
+    def large_gets(self, bucket: str, count: int) -> list[bytes]:
+        return [self.head("GET", f"/{bucket}/large/{self.name}/{number}") for number in range(count)]

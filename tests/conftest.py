@@ -1,0 +1,65 @@
+"""Fixtures for every test: a shared running service, and services of one's own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_service import PoolKey, RunningService
+
+MakeService = Callable[..., RunningService]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clean_environment() -> Iterator[None]:
+    """Settings and credentials of whoever runs the tests must not change them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("TIDEGATE_", "AWS_")):
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def service(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One `tidegate up` for all tests of the session: make pools and buckets with names of your own."""
+    running = RunningService(tmp_path_factory.mktemp("service") / "data")
+    try:
+        yield running.start()
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[MakeService]:
+    """`make_service(gateway__processes=1)` starts a service of the test's own, ended after it."""
+    started: list[RunningService] = []
+
+    def make(data: Path | None = None, **settings: Any) -> RunningService:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        running = RunningService(data or tmp_path / f"data{len(started)}", named)
+        started.append(running)
+        return running.start()
+
+    yield make
+    for running in started:
+        running.end()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[str], str]:
+    """Names for pools and buckets that no other test of the session uses."""
+    return lambda prefix: f"{prefix}-{next(_numbers)}"
+
+
+@pytest.fixture
+def pool(service: RunningService, fresh_name: Callable[[str], str]) -> PoolKey:
+    """A pool of the test's own on the shared service."""
+    return service.create_pool(fresh_name("pool"))

@@ -1,0 +1,38 @@
+"""Builds the adapters that the settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.adapters.redis_tables import RedisTables
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.ports import Tables, Topics
+from tidegate.settings import Settings
+
+TABLES_FILE = "tables.db"
+TOPICS_FILE = "topics.db"
+
+
+def open_tables(settings: Settings, data: Path) -> Tables:
+    """The tables of the service whose data directory is `data`."""
+    if settings.tables.backend == "redis":
+        return RedisTables(settings.tables.redis_url.get_secret_value(), namespace=settings.tables.redis_namespace)
+    return SqliteTables(data / TABLES_FILE)
+
+
+def open_topics(settings: Settings, data: Path) -> Topics:
+    """The topics of the service whose data directory is `data`."""
+    chosen = settings.topics
+    if chosen.backend == "kafka":
+        # Only here, so that a service on SQLite does not load the Kafka library into every process.
+        from tidegate.adapters.kafka_topics import KafkaTopics
+
+        return KafkaTopics(
+            chosen.kafka_servers,
+            prefix=chosen.kafka_prefix,
+            replication=chosen.kafka_replication,
+            lease_seconds=chosen.lease_seconds,
+            options={name: value.get_secret_value() for name, value in chosen.kafka_options.items()},
+        )
+    return SqliteTopics(data / TOPICS_FILE, lease_seconds=chosen.lease_seconds)

@@ -1,0 +1,26 @@
+"""The command `tidegate`: puts the groups together."""
+
+from __future__ import annotations
+
+import click
+
+from tidegate import __version__
+from tidegate.cli.buckets import bucket
+from tidegate.cli.gateways import gateway
+from tidegate.cli.invocation import Root
+from tidegate.cli.keys import key
+from tidegate.cli.metalog import metalog
+from tidegate.cli.pools import pool
+from tidegate.cli.service import status, up
+from tidegate.cli.settings import settings
+from tidegate.cli.users import user
+
+
+@click.group(cls=Root)
+@click.version_option(__version__, prog_name="tidegate")
+def main() -> None:
+    """One S3 endpoint in front of many tenants' object stores."""
+
+
+for command in (up, status, pool, key, bucket, user, gateway, metalog, settings):
+    main.add_command(command)

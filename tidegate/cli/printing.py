@@ -1,0 +1,62 @@
+"""How results are printed: JSON for programs, aligned columns for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+
+def print_object(value: BaseModel | Mapping[str, Any], *, as_json: bool) -> None:
+    """One thing: a JSON object, or a line per field."""
+    if as_json:
+        click.echo(json.dumps(_plain(value), indent=2))
+        return
+    fields = value.model_dump() if isinstance(value, BaseModel) else dict(value)
+    width = max(map(len, fields), default=0)
+    for name, item in fields.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}  {show(item)}")
+
+
+def print_list(values: Sequence[BaseModel], columns: Sequence[str], *, as_json: bool, empty: str) -> None:
+    """Several things: a JSON list with every field, or a table of the columns named."""
+    if as_json:
+        click.echo(json.dumps([_plain(value) for value in values], indent=2))
+        return
+    if not values:
+        click.echo(empty)
+        return
+    rows = [[show(getattr(value, column)) for column in columns] for value in values]
+    print_table([column.replace("_", " ").upper() for column in columns], rows)
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[index]) for row in [titles, *rows]) for index in range(len(titles))]
+    for row in [titles, *rows]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_done(message: str, value: Mapping[str, Any], *, as_json: bool) -> None:
+    """A change without a result of its own."""
+    click.echo(json.dumps(dict(value), indent=2) if as_json else message)
+
+
+def show(value: Any) -> str:
+    """A value for people; control characters (keys may hold any) cannot disturb the terminal."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%SZ")
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show, value)) or "-"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def _plain(value: BaseModel | Mapping[str, Any]) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)

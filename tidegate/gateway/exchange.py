@@ -1,0 +1,410 @@
+"""One request and its reply: admitted, taken in, forwarded, journalled, answered.
+
+Everything that can be done at once is done in plain calls; only what has to wait (an entry to load, a
+pool to wake, a connection, a turn) becomes a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
+from tidegate.core.s3errors import S3Error, error_xml
+from tidegate.gateway import answers, bodies, journalling
+from tidegate.gateway.admission import Admission, admit
+from tidegate.gateway.directory import Missing
+from tidegate.gateway.http1 import LAST_CHUNK, RequestHead, ResponseHead, chunk
+from tidegate.gateway.intake import Intake
+from tidegate.gateway.ordering import stripe_of
+from tidegate.gateway.transfer import Transfer
+from tidegate.ports import Record
+
+if TYPE_CHECKING:
+    from tidegate.gateway.connection import ClientConnection
+    from tidegate.gateway.gateway import Gateway
+
+logger = logging.getLogger(__name__)
+
+_WHOLE_BODY_BYTES = 64 * 1024  # a request up to this size is received before it is sent on
+_CLIENT_WENT_AWAY = 499  # for the log only; nobody is left to see it
+
+
+class Exchange:
+    __slots__ = (
+        "_body",
+        "_stripes",
+        "_task",
+        "_transfer",
+        "admission",
+        "client",
+        "deadline",
+        "error_code",
+        "finished",
+        "gateway",
+        "head",
+        "intake",
+        "parsed",
+        "peer",
+        "receiving",
+        "request_id",
+        "sent_bytes",
+        "started",
+        "status",
+    )
+
+    def __init__(self, gateway: Gateway, client: ClientConnection, head: RequestHead) -> None:
+        self.gateway = gateway
+        self.client: ClientConnection | None = client
+        self.peer = client.peer
+        self.head = head
+        self.request_id = gateway.next_request_id()
+        self.started = gateway.loop.time()
+        self.deadline = self.started + gateway.patience_seconds
+        self.admission: Admission | None = None
+        self.intake: Intake | None = None
+        self.parsed: Any = ()
+        self.receiving = False
+        self.finished = False
+        self.status = 0
+        self.error_code = ""
+        self.sent_bytes = 0
+        self._body: list[bytes] = []
+        self._stripes: list[int] = []
+        self._task: asyncio.Task[None] | None = None
+        self._transfer: Transfer | None = None
+
+    # --- admission -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        gateway = self.gateway
+        try:
+            admission = admit(self.head, gateway.directory, gateway.settings.gateway, time.time())
+        except Missing as missing:
+            self.spawn(self._admit_after_loading(missing))
+        except S3Error as error:
+            self.refuse(error)
+        else:
+            self._admitted(admission)
+
+    async def _admit_after_loading(self, missing: Missing) -> None:
+        gateway = self.gateway
+        while True:
+            await gateway.directory.load(missing)
+            try:
+                admission = admit(self.head, gateway.directory, gateway.settings.gateway, time.time())
+            except Missing as another:
+                missing = another
+            else:
+                self._admitted(admission)
+                return
+
+    @property
+    def admitted(self) -> Admission:
+        assert self.admission is not None
+        return self.admission
+
+    def _admitted(self, admission: Admission) -> None:
+        self.admission = admission
+        head = self.head
+        try:
+            if not head.chunked and head.content_length == 0:
+                bodies.check_empty(admission)
+                self._whole_body_received()
+                return
+            limit = bodies.limit(admission)
+            self.intake = Intake(head, bodies.checker(admission))
+        except S3Error as error:
+            self.refuse(error)
+            return
+        self._encourage()
+        self.moving()
+        if limit is not None or (not head.chunked and head.content_length <= _WHOLE_BODY_BYTES):
+            self.receive()
+        else:
+            self._transfer = Transfer(self)
+            self._transfer.stream()
+
+    def _encourage(self) -> None:
+        if self.client is not None and b"expect" in self.head.headers:
+            self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on in a task, whose errors become replies."""
+        self.wait(self.gateway.patience_seconds)
+        self._task = self.gateway.loop.create_task(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except S3Error as error:
+            self.refuse(error)
+        except TidegateError as error:
+            self.backend_failed(error)
+        except asyncio.CancelledError:
+            self.give_turns_back()
+            raise
+        except Exception:
+            logger.exception("request %s failed", self.request_id)
+            self.refuse(S3Error("InternalError", closes=True))
+
+    # --- the request -----------------------------------------------------------------------------
+
+    def receive(self) -> None:
+        """From here on the client's bytes come to `body_data`."""
+        self.receiving = True
+        if self.client is not None:
+            self.client.body_wanted()
+
+    def body_data(self, data: bytes) -> bytes:
+        """Takes what belongs to this request and returns what does not."""
+        intake = self.intake
+        assert intake is not None
+        try:
+            payload, rest = intake.take(data)
+        except S3Error as error:
+            self.refuse(error)
+            return b""
+        self.moving()
+        if intake.complete:
+            self.receiving = False
+            if intake.excess and self.client is not None:
+                self.client.close_after_reply()
+        if self._transfer is not None:
+            self._transfer.body(payload, complete=intake.complete)
+        else:
+            self._keep(payload, intake)
+        return rest
+
+    def _keep(self, payload: bytes, intake: Intake) -> None:
+        self._body.append(payload)
+        if intake.payload_bytes > max(bodies.limit(self.admitted) or 0, _WHOLE_BODY_BYTES):
+            self.refuse(S3Error("MaxMessageLengthExceeded", closes=True))
+        elif intake.complete:
+            self._whole_body_received()
+
+    def _whole_body_received(self) -> None:
+        admission = self.admitted
+        body = b"".join(self._body)
+        self._body = [body]
+        try:
+            self.parsed = bodies.read(admission, body)
+        except S3Error as error:
+            self.refuse(error)
+            return
+        work = answers.answer(self, admission)
+        if work is not None:
+            self.spawn(work)
+        else:
+            self.forward()
+
+    def forward(self) -> None:
+        """Sends the request, whose body is at hand, to the backend."""
+        self._transfer = Transfer(self)
+        self._transfer.send(self.whole_request())
+
+    def whole_request(self) -> bytes:
+        """The request as the backend is to see it."""
+        body = self._body[0] if self._body else b""
+        if self.head.chunked:
+            body = chunk(body) + LAST_CHUNK
+        return self.forwarded_head() + body
+
+    def forwarded_head(self) -> bytes:
+        claim = self.admitted.claim
+        if b"expect" in self.head.headers and not (claim is not None and b"expect" in claim.signed_headers):
+            return self.head.forwardable(drop=(b"expect",))
+        return self.head.forwardable()
+
+    @property
+    def request_consumed(self) -> bool:
+        """Whether nothing of this request is still on its way."""
+        if self.intake is None:
+            return not self.head.chunked and self.head.content_length == 0
+        return self.intake.complete
+
+    # --- turns and the log -----------------------------------------------------------------------
+
+    def takes_turn(self, then: Callable[[], None]) -> bool:
+        """True when a change may be made now, or this is none; otherwise `then` is called when its turn has come."""
+        admission = self.admitted
+        if not admission.operation.journals or self._stripes:
+            return True
+        stripe = stripe_of(admission.bucket_name, admission.object_key)
+        if self.gateway.order.try_acquire(stripe):
+            self._stripes = [stripe]
+            return True
+        self.spawn(self._wait_for_turn(stripe, then))
+        return False
+
+    async def _wait_for_turn(self, stripe: int, then: Callable[[], None]) -> None:
+        await self.gateway.order.acquire(stripe)
+        self._stripes = [stripe]
+        if self.finished:
+            self.give_turns_back()
+        else:
+            then()
+
+    async def take_turns(self, keys: list[str]) -> None:
+        bucket = self.admitted.bucket_name
+        self._stripes = await self.gateway.order.acquire_all(stripe_of(bucket, key) for key in keys)
+
+    def give_turns_back(self) -> None:
+        if self._stripes:
+            stripes, self._stripes = self._stripes, []
+            self.gateway.order.release_all(stripes)
+
+    def event_time(self, key: str) -> int:
+        """The time of a change to a key whose turn this exchange has."""
+        return self.gateway.order.next_time(stripe_of(self.admitted.bucket_name, key), time.time_ns())
+
+    def changed(self, reply: ResponseHead, body: bytes) -> None:
+        """The backend has made the change; the client learns of it when the log has it."""
+        received = self.intake.payload_bytes if self.intake is not None else 0
+        try:
+            events = journalling.events(self, self.admitted, reply, body, received)
+        except TidegateError as error:
+            self.backend_failed(error)
+            return
+        if isinstance(events, list):
+            self._journal(events, self._journalled)
+        else:
+            self.spawn(self._journal_later(events))
+
+    async def _journal_later(self, events: Awaitable[list[Event]]) -> None:
+        self._journal(await events, self._journalled)
+
+    def _journal(self, events: list[Event], done: Callable[[TidegateError | None], None]) -> None:
+        """Hands the events over and gives the keys' turns back: later changes have later times."""
+        self.wait(self.gateway.patience_seconds)
+        records = [Record(f"{event.bucket}/{event.key}", event.to_bytes()) for event in events]
+        if records:
+            self.gateway.journal.append(records, done)
+        self.give_turns_back()
+        if not records:
+            done(None)
+
+    async def journalled(self, events: list[Event]) -> None:
+        """The same for tasks: returns when the events are on stable storage."""
+        written: asyncio.Future[None] = self.gateway.loop.create_future()
+
+        def done(failure: TidegateError | None) -> None:
+            if written.done():
+                return
+            if failure is None:
+                written.set_result(None)
+            else:
+                written.set_exception(failure)
+
+        self._journal(events, done)
+        await written
+
+    def _journalled(self, failure: TidegateError | None) -> None:
+        if failure is not None:
+            self.backend_failed(failure)
+            return
+        assert self._transfer is not None
+        self._transfer.release_reply()
+        self.finish()
+
+    # --- the reply -------------------------------------------------------------------------------
+
+    def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        """The gateway's own reply."""
+        if self.finished:
+            return
+        self.status = status
+        client = self.client
+        if client is not None:
+            if not self.request_consumed:
+                client.discard_body(self.intake.left if self.intake else self.head.content_length, self.head.chunked)
+            with_body = self.head.method != b"HEAD" and status != 204
+            client.write(self.gateway.own_reply(status, self.request_id, headers, body, client.keeps_alive, with_body))
+            self.sent_bytes += len(body) if with_body else 0
+        self.finish()
+
+    def refuse(self, error: S3Error) -> None:
+        if self.finished:
+            return
+        if self._transfer is not None:
+            self._transfer.abandon()
+        self.give_turns_back()
+        self.error_code = error.code
+        if self.client is not None and error.closes:
+            self.client.close_after_reply()
+        resource = self.head.path.decode("utf-8", "replace")
+        body = error_xml(error, resource=resource, request_id=self.request_id)
+        self.answer(error.status, {"Content-Type": "application/xml", **error.headers}, body)
+
+    def backend_failed(self, why: Exception | str) -> None:
+        """What is needed for the request is not there now."""
+        if not self.finished:
+            pool = self.admission.pool.pool.name if self.admission is not None else "-"
+            logger.warning("request %s (pool %s) cannot be served: %s", self.request_id, pool, why)
+        retry_after = max(1, round(getattr(why, "retry_after", None) or 1))
+        self.refuse(S3Error("ServiceUnavailable", str(why), headers={"Retry-After": str(retry_after)}))
+
+    # --- time, and the end -----------------------------------------------------------------------
+
+    def moving(self) -> None:
+        """Bytes have moved: the peer has `stall_seconds` for the next."""
+        self.deadline = self.gateway.loop.time() + self.gateway.stall_seconds
+
+    def wait(self, seconds: float) -> None:
+        self.deadline = self.gateway.loop.time() + seconds
+
+    def timed_out(self) -> None:
+        """The deadline has passed; who is to blame depends on how far the request is."""
+        transfer = self._transfer
+        if transfer is not None and transfer.reply is not None:
+            self.cut_off()
+        elif transfer is not None and transfer.sent:
+            self.gateway.count_backend_error("timeout")
+            self.gateway.suspect(self.admitted.pool)
+            self.backend_failed("the backend did not answer in time")
+        elif self.request_consumed:
+            self.backend_failed("the request could not be served in time")
+        else:
+            self.refuse(S3Error("RequestTimeout", closes=True))
+
+    def client_writable(self) -> None:
+        self.moving()
+        if self._transfer is not None:
+            self._transfer.client_writable()
+
+    def client_lost(self) -> None:
+        """The client is gone. A change that the backend may have made already is still seen through."""
+        self.client = None
+        self.receiving = False
+        if self._stripes and not self.finished:
+            self.gateway.orphans.add(self)
+            return
+        if self._task is not None:
+            self._task.cancel()
+        if self._transfer is not None:
+            self._transfer.abandon()
+        self.status = self.status or _CLIENT_WENT_AWAY
+        self.finish()
+
+    def cut_off(self) -> None:
+        """The exchange cannot be completed, and the client must not take what it has for the whole."""
+        if self._transfer is not None:
+            self._transfer.abandon()
+        if self.client is not None:
+            self.client.abort()
+        self.finish()
+
+    def finish(self) -> None:
+        if self.finished:
+            return
+        self.finished = True
+        self.receiving = False
+        self.give_turns_back()
+        self.gateway.exchange_ended(self)
+        client, self.client = self.client, None
+        if client is not None:
+            client.exchange_ended()

@@ -1,0 +1,355 @@
+"""What the exchanges of one gateway process share: settings, directory, backends, order, journal, counters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from tidegate import metrics
+from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.core.hosts import TrustedHosts
+from tidegate.core.records import GatewayEntry, ManagerEntry
+from tidegate.core.s3errors import S3Error
+from tidegate.gateway.access_log import AccessLine
+from tidegate.gateway.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
+from tidegate.gateway.connection import ClientConnection
+from tidegate.gateway.directory import Directory, Missing, PoolView
+from tidegate.gateway.exchange import Exchange
+from tidegate.gateway.journal import Journal
+from tidegate.gateway.ordering import KeyOrder
+from tidegate.logs import AccessLog
+from tidegate.pools.changes import ChangeCounter
+from tidegate.pools.registry import Registry
+from tidegate.pools.waking import wake
+from tidegate.ports import Tables
+from tidegate.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_HEALTH_SECONDS = 3.0
+_CONNECT_TRIES = 3
+_HEALTH_CHECK = b"GET / HTTP/1.1\r\nHost: tidegate\r\n\r\n"
+_AUTH_CODES = frozenset(
+    (
+        "AccessDenied",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "RequestTimeTooSkewed",
+        "AuthorizationHeaderMalformed",
+    )
+)
+
+
+class Gateway:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        data: Path,
+        loop: asyncio.AbstractEventLoop,
+        tables: Tables,
+        registry: Registry,
+        directory: Directory,
+        changes: ChangeCounter,
+        order: KeyOrder,
+        journal: Journal,
+        access_log: AccessLog,
+        address: tuple[str, int],
+    ) -> None:
+        self.settings = settings
+        self.data = data
+        self.loop = loop
+        self.tables = tables
+        self.registry = registry
+        self.directory = directory
+        self.changes = changes
+        self.order = order
+        self.journal = journal
+        self.connections: set[ClientConnection] = set()
+        self.orphans: set[Exchange] = set()
+        self.draining = False
+        # Longest wait for something that is not the client's doing: a pool that wakes, a turn, the log.
+        self.patience_seconds = settings.pools.start_seconds + settings.gateway.backend_seconds
+        self.stall_seconds = settings.gateway.stall_seconds
+        self._access = AccessLine(access_log)
+        self._access_log = access_log
+        self._backends: dict[str, BackendPool] = {}
+        self._trusted = TrustedHosts.of(settings.gateway.trusted_hosts, _resolve)
+        self._request_prefix = secrets.token_hex(5).upper()
+        self._request_count = 0
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._auth_failures: Counter[str] = Counter()
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self._seconds = metrics.Durations(metrics.REQUEST_SECONDS)
+        self._touched: set[str] = set()
+        self._suspects: set[str] = set()
+        self._date = (0, "")
+        self._background: set[asyncio.Task[None]] = set()
+        self.name = f"gateway:{socket.gethostname()}:{os.getpid()}"
+        self._entry = GatewayEntry(address[0], address[1], os.getpid(), time.time(), time.time())
+
+    # --- small services to the exchanges ---------------------------------------------------------
+
+    def next_request_id(self) -> str:
+        self._request_count += 1
+        return f"{self._request_prefix}{self._request_count:010X}"
+
+    def own_reply(
+        self,
+        status: int,
+        request_id: str,
+        headers: dict[str, str],
+        body: bytes,
+        keep_alive: bool,
+        with_body: bool = True,
+    ) -> bytes:
+        """A reply that the gateway gives itself. Without its body it still tells the length, as HEAD wants it."""
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"x-amz-request-id: {request_id}"]
+        lines += ["Server: Tidegate", f"Date: {self._http_date()}"]
+        lines.extend(f"{name}: {value}" for name, value in headers.items())
+        if status != HTTPStatus.NO_CONTENT:
+            lines.append(f"Content-Length: {len(body)}")
+        if not keep_alive:
+            lines.append("Connection: close")
+        text = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
+        return text + body if with_body else text
+
+    def _http_date(self) -> str:
+        now = int(time.time())
+        if now != self._date[0]:
+            self._date = (now, formatdate(now, usegmt=True))
+        return self._date[1]
+
+    def trusts(self, address: str) -> bool:
+        return self._trusted.allows(address)
+
+    def connection_refused(self, reason: str) -> None:
+        metrics.REFUSED_CONNECTIONS.labels(reason).inc()
+
+    def count_backend_error(self, kind: str) -> None:
+        metrics.BACKEND_ERRORS.labels(kind).inc()
+
+    def malformed_head(self, peer: str, error: S3Error) -> None:
+        self._requests["malformed", error.status // 100] += 1
+        self._access.write_malformed(peer, error.status)
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        admission = exchange.admission
+        if admission is not None:
+            name = admission.operation.name
+            self._touched.add(admission.pool.pool.name)
+        else:
+            name = "refused"
+            if exchange.error_code in _AUTH_CODES:
+                self._auth_failures[exchange.error_code] += 1
+        self._requests[name, exchange.status // 100] += 1
+        if exchange.intake is not None:
+            self._bytes_in += exchange.intake.wire_bytes
+        self._bytes_out += exchange.sent_bytes
+        self._seconds.observe(self.loop.time() - exchange.started)
+        self.orphans.discard(exchange)
+        self._access.write(exchange)
+
+    # --- backends --------------------------------------------------------------------------------
+
+    def backends(self, address: str) -> BackendPool:
+        pool = self._backends.get(address)
+        if pool is None:
+            settings = self.settings.gateway
+            pool = self._backends[address] = BackendPool(
+                address,
+                connect_seconds=settings.backend_connect_seconds,
+                keep=settings.backend_idle_connections,
+                loop=self.loop,
+            )
+        return pool
+
+    async def connect(self, view: PoolView) -> tuple[BackendConnection, PoolView]:
+        """A connection to the pool's backend, which is woken if it sleeps and replaced if it is gone."""
+        tries = _CONNECT_TRIES
+        while True:
+            tries -= 1
+            view = await self.awake(view)
+            assert view.address is not None
+            try:
+                return await self.backends(view.address).connect(), view
+            except (BackendGone, BackendSilent) as error:
+                self.count_backend_error("connect")
+                logger.warning("pool %s: %s", view.pool.name, error)
+                await self.purge(view)
+                if tries == 0:
+                    raise
+
+    async def awake(self, view: PoolView) -> PoolView:
+        """The pool with the address of a running backend."""
+        name = view.pool.name
+        current = await self._current(name) or view
+        if current.address is None:
+            self._touched.add(name)
+            metrics.BACKEND_WAKES.inc()
+            started = self.loop.time()
+            try:
+                await wake(self.data, name, self.settings)
+            except TidegateError:
+                metrics.BACKEND_WAKE_FAILURES.inc()
+                raise
+            finally:
+                metrics.BACKEND_WAKE_SECONDS.observe(self.loop.time() - started)
+            self.directory.forget_pool(name)
+            current = await self._current(name) or view
+        if current.address is None:
+            raise BackendGone(f"the backend of pool {name} stopped again right after it started")
+        return current
+
+    async def _current(self, name: str) -> PoolView | None:
+        try:
+            return self.directory.pool(name)
+        except Missing as missing:
+            await self.directory.load(missing)
+            return self.directory.pool(name)
+
+    async def purge(self, view: PoolView) -> None:
+        """Takes the backend out of service: its manager, losing its entry, stops it; the next request starts one."""
+        metrics.BACKEND_PURGES.inc()
+        logger.warning("pool %s: the backend at %s is purged", view.pool.name, view.address)
+        await self.loop.run_in_executor(None, self._purge, view)
+        self.directory.forget_pool(view.pool.name)
+        pool = self._backends.pop(view.address or "", None)
+        if pool is not None:
+            pool.close()
+
+    def _purge(self, view: PoolView) -> None:
+        mutex = ManagerEntry.PREFIX + view.pool.name
+        text = self.tables.get(mutex)
+        if text is not None and ManagerEntry.from_json(text).token == view.manager_token:
+            self.tables.compare_and_set(mutex, text, None)
+        if view.address is not None:
+            self.tables.compare_and_set("ep:" + view.pool.name, view.address, None)
+        self.changes.bump()
+
+    def suspect(self, view: PoolView) -> None:
+        """A request went unanswered: if the backend does not answer a simple one either, it is purged."""
+        if view.address is None or view.address in self._suspects:
+            return
+        self._suspects.add(view.address)
+        self._in_background(self._examine(view, view.address))
+
+    async def _examine(self, view: PoolView, address: str) -> None:
+        try:
+            await ask(self.backends(address), _HEALTH_CHECK, head_request=False, seconds=_HEALTH_SECONDS)
+        except (BackendGone, BackendSilent):
+            await self.purge(view)
+        finally:
+            self._suspects.discard(address)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # --- what goes on by itself ------------------------------------------------------------------
+
+    async def housekeeping(self) -> None:
+        """Deadlines every half second, metrics and logs every second, table entries as set."""
+        settings = self.settings.gateway
+        next_second = next_access = next_registration = next_resolution = 0.0
+        while True:
+            now = self.loop.time()
+            for connection in list(self.connections):
+                connection.check_deadline(now)
+            for exchange in list(self.orphans):
+                if exchange.deadline < now:
+                    exchange.timed_out()
+            if now >= next_second:
+                self.flush()
+                next_second = now + 1
+            if now >= next_resolution and self._trusted.names:
+                self._in_background(self._resolve_names())
+                next_resolution = now + 60
+            try:
+                if now >= next_access:
+                    await self._write_access_times()
+                    next_access = now + settings.access_seconds
+                if now >= next_registration:
+                    await self.register()
+                    next_registration = now + settings.registration_seconds * (0.9 + 0.1 * (now % 1))
+            except TidegateError as error:
+                logger.warning("the tables cannot be written now: %s", error)
+            await asyncio.sleep(0.5)
+
+    async def _resolve_names(self) -> None:
+        self._trusted = await self.loop.run_in_executor(None, self._trusted.resolved, _resolve)
+
+    def flush(self) -> None:
+        """Hands counts to the metrics and lines to the access log."""
+        requests, self._requests = self._requests, Counter()
+        for (operation, status), count in requests.items():
+            metrics.REQUESTS.labels(operation, f"{status}xx").inc(count)
+        failures, self._auth_failures = self._auth_failures, Counter()
+        for code, count in failures.items():
+            metrics.AUTH_FAILURES.labels(code).inc(count)
+        metrics.BYTES_IN.inc(self._bytes_in)
+        metrics.BYTES_OUT.inc(self._bytes_out)
+        self._bytes_in = self._bytes_out = 0
+        metrics.CONNECTIONS.set(len(self.connections))
+        self._seconds.flush()
+        self._access_log.flush()
+
+    async def _write_access_times(self) -> None:
+        """A pool counts as used while a request runs, however long it takes."""
+        pools, self._touched = self._touched, set()
+        for connection in self.connections:
+            exchange = connection.exchange
+            if exchange is not None and exchange.admission is not None:
+                pools.add(exchange.admission.pool.pool.name)
+        if pools:
+            await self.loop.run_in_executor(None, self._put_access_times, pools, time.time())
+
+    def _put_access_times(self, pools: set[str], now: float) -> None:
+        for pool in pools:
+            self.tables.put("ts:" + pool, f"{now:.3f}")
+
+    async def register(self) -> None:
+        entry = GatewayEntry(self._entry.host, self._entry.port, self._entry.pid, self._entry.started_at, time.time())
+        life = self.settings.gateway.registration_seconds * 3
+        await self.loop.run_in_executor(
+            None, lambda: self.tables.put(self._registration, entry.to_json(), expires_in=life)
+        )
+
+    @property
+    def _registration(self) -> str:
+        return f"{GatewayEntry.PREFIX}{self._entry.host}:{self._entry.port}:{self._entry.pid}"
+
+    async def drain(self) -> None:
+        """Lets running requests end, takes no new ones, then leaves nothing unwritten."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.close_if_idle()
+        deadline = self.loop.time() + self.settings.gateway.drain_seconds
+        while (self.connections or self.orphans) and self.loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        for connection in list(self.connections):
+            connection.abort()
+        await self.journal.close()
+        await self._write_access_times()
+        await self.loop.run_in_executor(None, self.tables.delete, self._registration)
+        self.flush()
+
+
+def _resolve(name: str) -> list[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(name, None)]
+    except OSError as error:
+        logger.warning("the trusted host %s cannot be resolved now: %s", name, error)
+        raise Unavailable(str(error)) from None

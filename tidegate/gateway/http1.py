@@ -1,0 +1,221 @@
+"""HTTP/1.1 heads and framing: what a request or a response says about itself, and where it ends.
+
+llhttp (through httptools) judges the syntax; what it leaves open and a proxy must not (two lengths,
+a length beside chunks, two hosts, bare line feeds) is refused here, since whoever disagrees about
+where a message ends can smuggle one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import httptools
+
+END_OF_HEAD = b"\r\n\r\n"
+_CHUNKED_REQUEST = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+_CHUNKED_RESPONSE = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+_SINGLE = frozenset((b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-amz-date", b"expect"))
+_HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+_MAX_LENGTH = 5 * 1024**4 * 2  # twice the largest S3 object: chunk signatures make a body longer than its data
+
+
+class BadMessage(Exception):
+    """The peer does not speak HTTP/1.1 as it should; its connection cannot be used any more."""
+
+
+class _HeadCollector:
+    __slots__ = ("headers", "seen_twice", "target")
+
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.target = b""
+        self.seen_twice = b""
+
+    def on_url(self, part: bytes) -> None:
+        self.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        headers = self.headers
+        if name in headers:
+            if name in _SINGLE:
+                self.seen_twice = name
+            headers[name] += b"," + value
+        else:
+            headers[name] = value
+
+
+class RequestHead:
+    """A request's head. `headers` has lower-case names; repeated ones are joined by commas."""
+
+    __slots__ = (
+        "chunked",
+        "content_length",
+        "headers",
+        "is_1_1",
+        "keep_alive",
+        "method",
+        "path",
+        "query",
+        "raw",
+        "target",
+    )
+
+    def __init__(self, raw: bytes) -> None:
+        collector = _HeadCollector()
+        parser = httptools.HttpRequestParser(collector)
+        try:
+            parser.feed_data(raw)
+        except httptools.HttpParserUpgrade:
+            pass  # an offer to change the protocol may be ignored
+        except httptools.HttpParserError as error:
+            raise BadMessage(str(error)) from None
+        if raw.count(b"\n") != raw.count(b"\r\n"):
+            raise BadMessage("a line of the head does not end in CRLF")
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise BadMessage(f"HTTP version {version} is not spoken here")
+        headers = collector.headers
+        if collector.seen_twice:
+            raise BadMessage(f"more than one {collector.seen_twice.decode()} header")
+        self.raw = raw
+        self.method = parser.get_method()
+        self.headers = headers
+        self.target = target = collector.target
+        if b"?" in target:
+            self.path, _, self.query = target.partition(b"?")
+        else:
+            self.path, self.query = target, b""
+        if not target.startswith(b"/") or b"#" in target:
+            raise BadMessage("the request target must be a path")
+        if b"host" not in headers and version == "1.1":
+            raise BadMessage("the Host header is missing")
+        self.is_1_1 = self.keep_alive = version == "1.1"
+        connection = headers.get(b"connection")
+        if connection is not None and b"close" in connection.lower():
+            self.keep_alive = False
+        self.content_length, self.chunked = _framing(headers)
+
+    def forwardable(self, drop: Iterable[bytes] = ()) -> bytes:
+        """The head as it came, byte for byte, but for the headers that speak of this connection only."""
+        headers = self.headers
+        unwanted = {name for name in _HOP_BY_HOP if name in headers}
+        unwanted.update(drop)
+        if b"connection" in headers:
+            unwanted.update(name.strip().lower() for name in headers[b"connection"].split(b","))
+            unwanted -= {b"host", b"authorization", b"content-length", b"transfer-encoding", b"close"}
+        if not unwanted and self.raw.find(b" HTTP/1.1\r\n", 0, len(self.target) + 32) > 0:
+            return self.raw
+        first, *lines = self.raw[:-4].split(b"\r\n")
+        kept = [first.rpartition(b" ")[0] + b" HTTP/1.1"]
+        kept.extend(line for line in lines if line.partition(b":")[0].lower() not in unwanted)
+        return b"\r\n".join(kept) + END_OF_HEAD
+
+
+def _framing(headers: dict[bytes, bytes]) -> tuple[int, bool]:
+    length = headers.get(b"content-length")
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise BadMessage("both Content-Length and Transfer-Encoding")
+        if coding.strip().lower() != b"chunked":
+            raise BadMessage("the only transfer coding spoken here is chunked")
+        return 0, True
+    if length is None:
+        return 0, False
+    if not length.isdigit() or len(length) > 16 or int(length) > _MAX_LENGTH:
+        raise BadMessage("Content-Length is not a reasonable number")
+    return int(length), False
+
+
+class ResponseHead:
+    """A backend's response head. `length` is None when only the end of the connection ends the body."""
+
+    __slots__ = ("chunked", "headers", "keep_alive", "length", "raw", "status")
+
+    def __init__(self, raw: bytes, *, to_head_request: bool) -> None:
+        collector = _HeadCollector()
+        parser = httptools.HttpResponseParser(collector)
+        try:
+            parser.feed_data(raw)
+        except httptools.HttpParserError as error:
+            raise BadMessage(str(error)) from None
+        headers = collector.headers
+        self.raw = raw
+        self.headers = headers
+        self.status = parser.get_status_code()
+        self.keep_alive = parser.should_keep_alive()
+        self.chunked = False
+        self.length: int | None = 0
+        if to_head_request or self.status in (204, 304) or self.status < 200:
+            return
+        if b"transfer-encoding" in headers:
+            self.chunked = True
+            self.length = None
+        elif b"content-length" in headers:
+            self.length = _framing(headers)[0]
+        else:
+            self.length = None
+            self.keep_alive = False
+
+
+class _BodyCollector:
+    __slots__ = ("complete", "excess", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.complete = False
+        self.excess = False
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self.excess = True
+
+    def on_body(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+class ChunkedDecoder:
+    """Takes a body in Transfer-Encoding: chunked apart. `excess` tells that bytes followed its end."""
+
+    __slots__ = ("_collector", "_parser")
+
+    def __init__(self, *, response: bool = False) -> None:
+        self._collector = _BodyCollector()
+        kind = httptools.HttpResponseParser if response else httptools.HttpRequestParser
+        self._parser: httptools.HttpRequestParser | httptools.HttpResponseParser = kind(self._collector)
+        self._parser.feed_data(_CHUNKED_RESPONSE if response else _CHUNKED_REQUEST)
+
+    def feed(self, data: bytes) -> bytes:
+        """The payload in these bytes."""
+        collector = self._collector
+        if collector.complete:
+            collector.excess = True
+            return b""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not collector.complete:
+                raise BadMessage(str(error)) from None
+            collector.excess = True
+        parts, collector.parts = collector.parts, []
+        return b"".join(parts)
+
+    @property
+    def complete(self) -> bool:
+        return self._collector.complete
+
+    @property
+    def excess(self) -> bool:
+        return self._collector.excess
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of Transfer-Encoding: chunked."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+LAST_CHUNK = b"0\r\n\r\n"

@@ -1,0 +1,119 @@
+"""The gateway process: `python -m tidegate.gateway.serve --data DIR --fd N`.
+
+N is a listening socket that the supervisor opened. SIGTERM drains and ends the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import uvloop
+
+from tidegate import logs
+from tidegate.assembly import open_tables, open_topics
+from tidegate.core.errors import InvalidInput
+from tidegate.datadir import DataDirectory
+from tidegate.gateway.connection import ClientConnection
+from tidegate.gateway.directory import Directory
+from tidegate.gateway.gateway import Gateway
+from tidegate.gateway.journal import Journal, NoJournal, TopicJournal
+from tidegate.gateway.ordering import KeyOrder
+from tidegate.pools.changes import ChangeCounter
+from tidegate.pools.registry import Registry
+from tidegate.pools.vault import Vault
+from tidegate.settings import GatewaySettings, Settings, restore
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tidegate.gateway.serve", description="One gateway process.")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    arguments = parser.parse_args()
+    data = DataDirectory(arguments.data)
+    settings = restore(data.settings_file.read_text())
+    logs.setup(settings, data.path, "gateway")
+    listener = socket.socket(fileno=arguments.fd)
+    uvloop.run(serve(settings, data.path, listener))
+
+
+async def serve(settings: Settings, data: Path, listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    # Pools that wake hold a thread for seconds; tables and purges must not wait for them.
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway"))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tables = open_tables(settings, data)
+    vault = Vault.open(data)
+    changes = ChangeCounter(data)
+    host, port = listener.getsockname()[:2]
+    gateway = Gateway(
+        settings=settings,
+        data=data,
+        loop=loop,
+        tables=tables,
+        registry=Registry(tables, vault, data, settings),
+        directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
+        changes=changes,
+        order=KeyOrder(data / "run" / "order"),
+        journal=_journal(settings, data, loop),
+        access_log=logs.AccessLog.open(settings.log, data),
+        address=(host, port),
+    )
+    server = await loop.create_server(
+        lambda: ClientConnection(gateway), sock=listener, backlog=1024, ssl=_tls(settings.gateway)
+    )
+    await gateway.register()
+    housekeeping = loop.create_task(gateway.housekeeping())
+    # What lives now lives as long as the process; what comes later dies young.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    logger.info("ready on %s port %d", host, port)
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait({stopping, housekeeping}, return_when=asyncio.FIRST_COMPLETED)
+    if housekeeping.done():
+        housekeeping.result()
+    logger.info("draining: %d connections", len(gateway.connections))
+    server.close()
+    housekeeping.cancel()
+    await gateway.drain()
+    tables.close()
+    logger.info("ended")
+
+
+def _journal(settings: Settings, data: Path, loop: asyncio.AbstractEventLoop) -> Journal:
+    if not settings.metalog.enabled:
+        logger.warning("the metadata log is switched off: lifecycle and replication will not see changes")
+        return NoJournal()
+    topics = open_topics(settings, data)
+    topics.create(settings.metalog.topic, settings.metalog.partitions)
+    return TopicJournal(topics, settings.metalog.topic, loop)
+
+
+def _tls(settings: GatewaySettings) -> ssl.SSLContext | None:
+    if not settings.tls_certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key or None)
+    except OSError as error:
+        raise InvalidInput(f"gateway.tls_certificate or gateway.tls_key cannot be read: {error}") from None
+    return context
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""A request on its way to a backend, and the reply on its way back.
+
+The last bytes of a change leave only when the whole request has been received and checked and its key's
+turn has come; the reply to a change is withheld until the exchange has journalled it. Large plain bodies are spliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegate.core.errors import Unavailable
+from tidegate.gateway import splice
+from tidegate.gateway.backend import BackendConnection, whole_body
+from tidegate.gateway.http1 import LAST_CHUNK, ChunkedDecoder, ResponseHead, chunk
+
+if TYPE_CHECKING:
+    from tidegate.gateway.exchange import Exchange
+
+HELD_BACK_BYTES = 16 * 1024
+_LONGEST_WITHHELD_REPLY = 1 << 20
+_DRAIN_LOOK_SECONDS = 0.001
+
+
+class Transfer:
+    __slots__ = (
+        "_connection",
+        "_dechunk",
+        "_exchange",
+        "_held_back",
+        "_last_bytes",
+        "_retried",
+        "_splice",
+        "_splice_reply",
+        "_withheld",
+        "_withheld_bytes",
+        "reply",
+        "sent",
+    )
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._connection: BackendConnection | None = None
+        self.reply: ResponseHead | None = None
+        self.sent = False
+        self._held_back: list[bytes] = []
+        self._last_bytes = b""
+        self._retried = False
+        self._splice: splice.Splice | None = None
+        self._splice_reply = False
+        self._withheld: list[bytes] | None = None
+        self._withheld_bytes = 0
+        self._dechunk: ChunkedDecoder | None = None
+
+    # --- to the backend --------------------------------------------------------------------------
+
+    def send(self, request: bytes) -> None:
+        """A request that is here as a whole."""
+        self._last_bytes = request
+        self._with_connection(self._commit)
+
+    def stream(self) -> None:
+        """A request whose body is still to come."""
+        self._with_connection(self._begin_stream)
+
+    def _with_connection(self, then: Callable[[], None]) -> None:
+        exchange = self._exchange
+        address = exchange.admitted.pool.address
+        connection = exchange.gateway.backends(address).take_idle() if address is not None else None
+        if connection is not None:
+            self._use(connection, then)
+        else:
+            exchange.spawn(self._connect(then))
+
+    async def _connect(self, then: Callable[[], None]) -> None:
+        exchange = self._exchange
+        connection, exchange.admitted.pool = await exchange.gateway.connect(exchange.admitted.pool)
+        if exchange.finished:
+            connection.abandon()
+        else:
+            self._use(connection, then)
+
+    def _use(self, connection: BackendConnection, then: Callable[[], None]) -> None:
+        connection.begin(self, head_request=self._exchange.head.method == b"HEAD")
+        self._connection = connection
+        then()
+
+    def _begin_stream(self) -> None:
+        exchange, connection = self._exchange, self._connection
+        assert connection is not None
+        connection.write(exchange.forwarded_head())
+        intake, client = exchange.intake, exchange.client
+        assert intake is not None
+        if client is None or client.plain_socket is None or not intake.bypassable:
+            exchange.receive()
+            return
+        if intake.left - HELD_BACK_BYTES - client.buffered < splice.SMALLEST:
+            exchange.receive()
+            return
+        ahead = client.take_buffered()
+        if ahead:
+            connection.write(ahead)
+            intake.bypassed(len(ahead))
+        self._splice_body()
+
+    def _splice_body(self) -> None:
+        exchange, connection = self._exchange, self._connection
+        client, intake = exchange.client, exchange.intake
+        if connection is None or intake is None or client is None or client.plain_socket is None or self.reply:
+            return
+        if connection.transport.get_write_buffer_size():
+            exchange.gateway.loop.call_later(_DRAIN_LOOK_SECONDS, self._splice_body)
+            return
+        transfer = splice.Splice(
+            exchange.gateway.loop,
+            client.plain_socket,
+            connection.transport.get_extra_info("socket"),
+            intake.left - HELD_BACK_BYTES,
+            self._body_spliced,
+            self._body_splice_ended,
+        )
+        if not transfer.closed:
+            self._splice = transfer
+
+    def _body_spliced(self, count: int) -> None:
+        assert self._exchange.intake is not None
+        self._exchange.intake.bypassed(count)
+        self._exchange.moving()
+
+    def _body_splice_ended(self, error: OSError | None) -> None:
+        self._splice = None
+        if error is None:
+            self._exchange.receive()
+        else:
+            self._exchange.cut_off()
+
+    def body(self, payload: bytes, *, complete: bool) -> None:
+        """A piece of the body. The end of it is held back until all of it is here."""
+        exchange, connection = self._exchange, self._connection
+        if connection is None or self.reply is not None:
+            return  # the backend has answered already and reads no more
+        chunked = exchange.head.chunked
+        wire = chunk(payload) if chunked else payload
+        assert exchange.intake is not None
+        if complete:
+            self._held_back.append(wire + LAST_CHUNK if chunked else wire)
+            self._last_bytes = b"".join(self._held_back)
+            self._held_back = []
+            self._commit()
+        elif not chunked and exchange.intake.left < HELD_BACK_BYTES:
+            self._held_back.append(wire)
+        else:
+            connection.write(wire)
+
+    def _commit(self) -> None:
+        if self._exchange.takes_turn(self._complete):
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._connection is None:
+            return
+        self._connection.write(self._last_bytes)
+        self.sent = True
+        self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
+
+    def backend_writable(self, writable: bool) -> None:
+        if self._exchange.client is not None:
+            self._exchange.client.pause(not writable)
+
+    # --- from the backend ------------------------------------------------------------------------
+
+    def response_started(self, head: ResponseHead) -> None:
+        self.reply = head
+        exchange = self._exchange
+        exchange.status = head.status
+        if not self.sent:
+            self._stop_body()
+        elif exchange.admitted.operation.journals and 200 <= head.status < 300:
+            self._withheld = []
+            return
+        exchange.give_turns_back()
+        exchange.moving()
+        client = exchange.client
+        if client is not None:
+            self._splice_reply = (
+                client.plain_socket is not None and head.length is not None and head.length >= splice.SMALLEST
+            )
+            client.write(self._reply_head(head, keep_alive=client.keeps_alive))
+
+    def _stop_body(self) -> None:
+        """The backend has made up its mind before it saw the whole request."""
+        self._exchange.receiving = False
+        self._drop_splice()
+        if self._exchange.client is not None:
+            self._exchange.client.close_after_reply()
+
+    def _reply_head(self, head: ResponseHead, *, keep_alive: bool) -> bytes:
+        dechunk = head.chunked and not self._exchange.head.is_1_1
+        if keep_alive and not dechunk and b"connection" not in head.headers:
+            return head.raw
+        unwanted = {b"connection", b"keep-alive"}
+        if dechunk:
+            self._dechunk = ChunkedDecoder(response=True)
+            unwanted.add(b"transfer-encoding")
+        lines = [line for line in head.raw[:-4].split(b"\r\n") if line.partition(b":")[0].lower() not in unwanted]
+        if not keep_alive:
+            lines.append(b"Connection: close")
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def response_data(self, data: bytes) -> None:
+        if self._withheld is not None:
+            self._withheld.append(data)
+            self._withheld_bytes += len(data)
+            if self._withheld_bytes > _LONGEST_WITHHELD_REPLY:
+                self.backend_failed(Unavailable("the backend's reply to a change is too long"))
+            return
+        exchange, connection = self._exchange, self._connection
+        client = exchange.client
+        if client is None or connection is None:
+            return
+        if self._dechunk is not None:
+            data = self._dechunk.feed(data)
+        exchange.sent_bytes += len(data)
+        client.write(data)
+        if self._splice_reply and connection.body_left >= splice.SMALLEST:
+            connection.transport.pause_reading()
+            self._splice_rest()
+        elif client.write_paused:
+            connection.transport.pause_reading()
+        else:
+            exchange.moving()
+
+    def _splice_rest(self) -> None:
+        connection, client = self._connection, self._exchange.client
+        if connection is None or client is None or client.plain_socket is None:
+            return
+        if client.write_buffer_size:
+            self._exchange.gateway.loop.call_later(_DRAIN_LOOK_SECONDS, self._splice_rest)
+            return
+        self._splice_reply = False
+        transfer = splice.Splice(
+            self._exchange.gateway.loop,
+            connection.transport.get_extra_info("socket"),
+            client.plain_socket,
+            connection.body_left,
+            self._reply_spliced,
+            self._reply_splice_ended,
+        )
+        if not transfer.closed:
+            self._splice = transfer
+
+    def _reply_spliced(self, count: int) -> None:
+        self._exchange.sent_bytes += count
+        if count:
+            self._exchange.moving()
+
+    def _reply_splice_ended(self, error: OSError | None) -> None:
+        self._splice = None
+        connection = self._connection
+        if connection is None:
+            return
+        if error is not None:
+            self._exchange.cut_off()
+        else:
+            connection.transport.resume_reading()
+            connection.body_bypassed()
+
+    def client_writable(self) -> None:
+        if self._connection is not None and self._splice is None and not self._splice_reply:
+            self._connection.transport.resume_reading()
+
+    def response_ended(self) -> None:
+        connection, self._connection = self._connection, None
+        if not self.sent and connection is not None:
+            connection.transport.abort()  # it still expects the rest of a body that will not come
+        if self._withheld is None:
+            self._exchange.finish()
+            return
+        assert self.reply is not None
+        self._exchange.changed(self.reply, whole_body(self.reply, self._withheld))
+
+    def release_reply(self) -> None:
+        """The withheld reply may go to the client now."""
+        assert self.reply is not None
+        exchange = self._exchange
+        client = exchange.client
+        if client is None:
+            return
+        head = self._reply_head(self.reply, keep_alive=client.keeps_alive)
+        body = b"".join(self._withheld or ())
+        if self._dechunk is not None:
+            body = self._dechunk.feed(body)
+        exchange.sent_bytes += len(body)
+        client.write(head + body if body else head)
+
+    def backend_failed(self, error: Exception) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.transport.is_closing():
+            connection.abandon()
+        exchange = self._exchange
+        exchange.gateway.count_backend_error("broken")
+        if self.reply is not None and self._withheld is None:
+            exchange.cut_off()
+        elif self._may_retry(connection):
+            # An idle connection that the backend closed just now: nothing was lost but the connection.
+            self._retried = True
+            self.sent = False
+            exchange.spawn(self._connect(self._commit))
+        else:
+            exchange.backend_failed(error)
+
+    def _may_retry(self, connection: BackendConnection | None) -> bool:
+        return (
+            connection is not None
+            and connection.used
+            and self.sent
+            and not self._retried
+            and not self._exchange.admitted.operation.writes
+        )
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """Nobody waits any more. A backend that has not seen the whole request discards it."""
+        self._drop_splice()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abandon()
+
+    def _drop_splice(self) -> None:
+        if self._splice is not None:
+            self._splice.abort()
+            self._splice = None

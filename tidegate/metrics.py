@@ -1,0 +1,150 @@
+"""Every Prometheus metric of Tidegate, and how the values of several processes become one answer.
+
+Processes write to files in the directory named by `PROMETHEUS_MULTIPROC_DIR` (the supervisor sets it);
+`render` adds them up. Callers on a hot path count in plain integers and hand over sums with `.inc(n)`;
+`Durations` does the same for histograms. No label holds a key, a bucket or a client's text.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_FOLDED_PID = "0"
+_RESTARTS = "tidegate_child_restarts"
+_RESTARTS_HELP = "Processes that died and were started again, by component."
+
+# The gateway.
+REQUESTS = Counter(
+    "tidegate_requests_total", "S3 requests answered, by operation and status class (2xx …).", ["operation", "status"]
+)
+REQUEST_SECONDS = Histogram(
+    "tidegate_request_seconds", "Time from a request's head to the end of its reply.", buckets=_SECONDS
+)
+BYTES_IN = Counter("tidegate_received_bytes_total", "Bytes of request bodies received from clients.")
+BYTES_OUT = Counter("tidegate_sent_bytes_total", "Bytes of reply bodies sent to clients.")
+CONNECTIONS = Gauge("tidegate_connections", "Open client connections.", multiprocess_mode="livesum")
+REFUSED_CONNECTIONS = Counter(
+    "tidegate_refused_connections_total", "Client connections refused, by reason (untrusted, …).", ["reason"]
+)
+AUTH_FAILURES = Counter(
+    "tidegate_auth_failures_total", "Requests refused for who sent them, by S3 error code.", ["code"]
+)
+BACKEND_WAKES = Counter("tidegate_backend_wakes_total", "Sleeping pools that a request asked to wake.")
+BACKEND_WAKE_FAILURES = Counter("tidegate_backend_wake_failures_total", "Wakes that ended without a backend.")
+BACKEND_WAKE_SECONDS = Histogram(
+    "tidegate_backend_wake_seconds", "Time a wake took, successful or not.", buckets=_SECONDS
+)
+BACKEND_PURGES = Counter("tidegate_backend_purges_total", "Backends given up because they did not answer in time.")
+BACKEND_ERRORS = Counter(
+    "tidegate_backend_errors_total",
+    "Requests that failed at the backend, by kind (connect, timeout, broken).",
+    ["kind"],
+)
+
+# The metadata log.
+JOURNAL_BATCHES = Counter("tidegate_journal_batches_total", "Batches appended to the metadata log.")
+JOURNAL_EVENTS = Counter("tidegate_journal_events_total", "Events appended to the metadata log.")
+JOURNAL_FAILURES = Counter("tidegate_journal_failures_total", "Batches that could not be appended.")
+JOURNAL_SECONDS = Histogram("tidegate_journal_seconds", "Time to append one batch.", buckets=_SECONDS)
+
+# Pools, gateways and topics, as the tables show them when the metrics are asked for.
+POOLS = Gauge("tidegate_pools", "Pools, by state.", ["state"], multiprocess_mode="livemostrecent")
+RUNNING_POOLS = Gauge("tidegate_running_pools", "Pools whose backend runs.", multiprocess_mode="livemostrecent")
+GATEWAYS = Gauge("tidegate_gateways", "Registered gateway processes.", multiprocess_mode="livemostrecent")
+TOPIC_RECORDS = Gauge(
+    "tidegate_topic_records", "Records held by a topic.", ["topic"], multiprocess_mode="livemostrecent"
+)
+TOPIC_LAG = Gauge(
+    "tidegate_topic_lag",
+    "Messages a consumer group has not finished.",
+    ["topic", "group"],
+    multiprocess_mode="livemostrecent",
+)
+
+# The service.
+CHILD_RESTARTS = Counter(f"{_RESTARTS}_total", _RESTARTS_HELP, ["component"])  # counted by `retire`
+API_REQUESTS = Counter("tidegate_api_requests_total", "Requests to the HTTP API, by status class.", ["status"])
+
+
+class Durations:
+    """Observations for a histogram kept in plain integers until `flush`: cheap enough for every request.
+
+    For one thread.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_histogram", "_sum")
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._bounds = list(histogram._upper_bounds)
+        self._counts = [0] * len(self._bounds)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    def flush(self) -> None:
+        for index, count in enumerate(self._counts):
+            if count:
+                self._histogram._buckets[index].inc(count)
+                self._counts[index] = 0
+        if self._sum:
+            self._histogram._sum.inc(self._sum)
+            self._sum = 0.0
+
+
+def render() -> bytes:
+    """All metrics in Prometheus' text format: of every process where there is a shared directory."""
+    directory = os.environ.get(MULTIPROCESS_VARIABLE)
+    if not directory:
+        return generate_latest(REGISTRY)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=directory)
+    with _locked(Path(directory), fcntl.LOCK_SH):
+        return generate_latest(registry)
+
+
+def retire(directory: Path, pid: int, component: str) -> None:
+    """Counts a dead process, and folds its counts into one file: no total is lost and no files pile up."""
+    with _locked(directory, fcntl.LOCK_EX):
+        mark_process_dead(pid, path=str(directory))
+        for kind in ("counter", "histogram"):
+            dead = directory / f"{kind}_{pid}.db"
+            if dead.exists():
+                _add(directory / f"{kind}_{_FOLDED_PID}.db", _values(dead))
+                dead.unlink()
+        death = mmap_key(_RESTARTS, f"{_RESTARTS}_total", ["component"], [component], _RESTARTS_HELP)
+        _add(directory / f"counter_{_FOLDED_PID}.db", [(death, 1.0)])
+
+
+def _values(file: Path) -> list[tuple[str, float]]:
+    return [(key, value) for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file))]
+
+
+def _add(file: Path, values: list[tuple[str, float]]) -> None:
+    totals = MmapedDict(str(file))
+    try:
+        for key, value in values:
+            totals.write_value(key, totals.read_value(key)[0] + value, 0.0)
+    finally:
+        totals.close()
+
+
+@contextmanager
+def _locked(directory: Path, mode: int) -> Iterator[None]:
+    """Readers must not see a process's counts twice, or not at all, while they are folded."""
+    with (directory / "lock").open("a") as file:
+        fcntl.flock(file, mode)
+        yield

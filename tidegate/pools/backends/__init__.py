@@ -1,0 +1,1 @@
+"""How each kind of backend is started, set up, checked and stopped."""

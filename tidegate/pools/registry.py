@@ -1,0 +1,369 @@
+"""Pools, keys, buckets and users: every operation on them, for gateway, API and command line alike.
+
+Input is checked before anything changes. What a crash leaves half done is finished or undone by doing the
+same again: a pool counts only once its `po:` entry stands, and that is written last and removed last.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+import time
+import uuid
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from tidegate.core import names, pool_states
+from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from tidegate.core.records import BackendEntry, Bucket, Key, ManagerEntry, Pool, PoolStatus, User
+from tidegate.pools import catalogue, stopping
+from tidegate.pools.backends.known import check_backend
+from tidegate.pools.catalogue import DIRECT_HOSTNAME, DIRECTORY, ENDPOINT, GENERATION, LAST_ACCESS
+from tidegate.pools.changes import ChangeCounter
+from tidegate.pools.directories import check_usable, choose_directory, make_directory, overlaps
+from tidegate.pools.owners import Account, choose_account, find_account, group_names
+from tidegate.pools.vault import Vault
+from tidegate.ports import Tables
+from tidegate.settings import Settings
+
+NO_STATE = "NONE"
+
+_ACCESS_KEY_CHARACTERS = string.ascii_uppercase + string.digits
+_SECRET_CHARACTERS = string.ascii_letters + string.digits
+_ACCESS_KEY_LENGTH = 20
+_SECRET_LENGTH = 40
+_APPLIED_POLL_SECONDS = 0.05
+
+
+class _Unchanged(Enum):
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = _Unchanged.UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool's state and what runs for it now. `state` is NONE before the first start."""
+
+    state: str
+    reason: str
+    endpoint: str
+    manager_pid: int | None
+    backend_pid: int | None
+    last_access_at: float | None
+
+
+class Registry:
+    def __init__(self, tables: Tables, vault: Vault, data: Path, settings: Settings) -> None:
+        self.tables = tables
+        self._vault = vault
+        self._data = data
+        self._settings = settings
+        self._changes = ChangeCounter(data)
+
+    # --- pools -----------------------------------------------------------------------------------
+
+    def create_pool(
+        self,
+        name: str,
+        *,
+        now: float,
+        owner: str = "",
+        group: str = "",
+        directory: str = "",
+        backend: str = "",
+        direct_hostname: str = "",
+        expires_at: float | None = None,
+    ) -> Pool:
+        names.check_pool_name(name)
+        account = choose_account(owner, group)
+        pool = Pool(
+            name=name,
+            owner=account.user,
+            group=account.group,
+            directory=choose_directory(directory, name, self._data),
+            backend=check_backend(backend or self._settings.pools.backend),
+            created_at=now,
+            expires_at=_check_expiry(expires_at, now),
+            direct_hostname=names.check_host_label(direct_hostname) if direct_hostname else "",
+        )
+        if self.tables.get(Pool.PREFIX + name) is not None:
+            raise AlreadyExists(f"there is a pool {name} already")
+        check_usable(pool.directory, account)
+        try:
+            self._claim_places(pool)
+            make_directory(pool.directory, account)
+            self._note_owner(account, now)
+            if not self.tables.put_if_absent(Pool.PREFIX + name, pool.to_json()):
+                raise AlreadyExists(f"there is a pool {name} already")
+            self._check_places(pool)
+        except BaseException:
+            self._give_up(pool)
+            raise
+        self._changes.bump()
+        return pool
+
+    def pool(self, name: str) -> Pool:
+        text = self.tables.get(Pool.PREFIX + names.check_pool_name(name))
+        if text is None:
+            raise NotFound(f"there is no pool {name}")
+        return Pool.from_json(text)
+
+    def pools(self) -> list[Pool]:
+        return catalogue.every_pool(self.tables)
+
+    def update_pool(
+        self,
+        name: str,
+        *,
+        online: bool | None = None,
+        expires_at: float | _Unchanged | None = UNCHANGED,
+    ) -> Pool:
+        while True:
+            before = self.pool(name)
+            after = before
+            if online is not None:
+                after = replace(after, online=online)
+            if not isinstance(expires_at, _Unchanged):
+                after = replace(after, expires_at=_check_number(expires_at))
+            if self.tables.compare_and_set(Pool.PREFIX + name, before.to_json(), after.to_json()):
+                self._changed(name)
+                return after
+
+    def delete_pool(self, name: str) -> None:
+        """Stops the backend and forgets the pool with its keys and buckets. The contents stay in its directory."""
+        pool = self.pool(name)
+        self.update_pool(name, online=False)  # nothing wakes it meanwhile
+        self.stop_pool(name)
+        for key in catalogue.keys_of(self.tables, name):
+            self.tables.delete(Key.PREFIX + key.access_key)
+        for bucket in catalogue.buckets_of(self.tables, name):
+            self.tables.delete(Bucket.PREFIX + bucket.name)
+        for prefix in (PoolStatus.PREFIX, LAST_ACCESS, GENERATION):
+            self.tables.delete(prefix + name)
+        self._release_places(pool)
+        self.tables.delete(Pool.PREFIX + name)
+        self._changes.bump()
+
+    def stop_pool(self, name: str) -> None:
+        """Stops the backend, if one runs, and returns when it is gone; the next request starts it again."""
+        self.pool(name)
+        stopping.stop(self.tables, self._data, name, self._settings.pools)
+        self._changes.bump()
+
+    def reset_pool(self, name: str, *, now: float) -> None:
+        """Lets an INOPERABLE pool be tried again."""
+        self.pool(name)
+        self.tables.put(PoolStatus.PREFIX + name, pool_states.reset(now=now).to_json())
+        self._changes.bump()
+
+    def status(self, name: str, now: float) -> PoolView:
+        pool = self.pool(name)
+        text = self.tables.get(PoolStatus.PREFIX + name)
+        recorded = PoolStatus.from_json(text) if text else None
+        verdict = pool_states.judge(pool, recorded, owner_permitted=self._permitted(pool.owner), now=now)
+        current = verdict.status or recorded
+        manager = self.tables.get(ManagerEntry.PREFIX + name)
+        backend = self.tables.get(BackendEntry.PREFIX + name)
+        last_access = self.tables.get(LAST_ACCESS + name)
+        return PoolView(
+            state=NO_STATE if recorded is None and verdict.may_run else str(current.state if current else NO_STATE),
+            reason=current.reason if current else "",
+            endpoint=self.tables.get(ENDPOINT + name) or "",
+            manager_pid=ManagerEntry.from_json(manager).pid if manager else None,
+            backend_pid=BackendEntry.from_json(backend).pid if backend else None,
+            last_access_at=float(last_access) if last_access else None,
+        )
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    def create_key(
+        self, pool: str, *, now: float, policy: str = "readwrite", expires_at: float | None = None
+    ) -> tuple[Key, str]:
+        """The key and its secret, which is shown only here."""
+        self.pool(pool)
+        names.check_key_policy(policy)
+        _check_expiry(expires_at, now)
+        secret = _random(_SECRET_CHARACTERS, _SECRET_LENGTH)
+        while True:
+            key = Key(
+                access_key=_random(_ACCESS_KEY_CHARACTERS, _ACCESS_KEY_LENGTH),
+                pool=pool,
+                secret=self._vault.seal(secret),
+                policy=policy,
+                created_at=now,
+                expires_at=expires_at,
+            )
+            if self.tables.put_if_absent(Key.PREFIX + key.access_key, key.to_json()):
+                break
+        self._changed(pool)
+        return key, secret
+
+    def key(self, access_key: str) -> Key:
+        text = self.tables.get(Key.PREFIX + names.check_access_key(access_key))
+        if text is None:
+            raise NotFound(f"there is no access key {access_key}")
+        return Key.from_json(text)
+
+    def keys(self, pool: str) -> list[Key]:
+        return catalogue.keys_of(self.tables, self.pool(pool).name)
+
+    def delete_key(self, access_key: str) -> None:
+        key = self.key(access_key)
+        self.tables.delete(Key.PREFIX + access_key)
+        self._changed(key.pool)
+
+    # --- buckets ---------------------------------------------------------------------------------
+
+    def create_bucket(self, name: str, pool: str, *, now: float, policy: str = "none") -> Bucket:
+        names.check_bucket_name(name)
+        names.check_bucket_policy(policy)
+        self.pool(pool)
+        bucket = Bucket(name=name, pool=pool, uid=uuid.uuid4().hex, policy=policy, created_at=now)
+        if not self.tables.put_if_absent(Bucket.PREFIX + name, bucket.to_json()):
+            raise AlreadyExists(f"there is a bucket {name} already; bucket names are shared by all pools")
+        self._changed(pool)
+        return bucket
+
+    def bucket(self, name: str) -> Bucket:
+        text = self.tables.get(Bucket.PREFIX + names.check_bucket_name(name))
+        if text is None:
+            raise NotFound(f"there is no bucket {name}")
+        return Bucket.from_json(text)
+
+    def buckets(self, pool: str) -> list[Bucket]:
+        return catalogue.buckets_of(self.tables, self.pool(pool).name)
+
+    def set_bucket_policy(self, name: str, policy: str) -> Bucket:
+        names.check_bucket_policy(policy)
+        while True:
+            before = self.bucket(name)
+            after = replace(before, policy=policy)
+            if self.tables.compare_and_set(Bucket.PREFIX + name, before.to_json(), after.to_json()):
+                self._changed(before.pool)
+                return after
+
+    def delete_bucket(self, name: str) -> None:
+        """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name."""
+        bucket = self.bucket(name)
+        self.tables.compare_and_set(Bucket.PREFIX + name, bucket.to_json(), None)
+        self._changed(bucket.pool)
+
+    # --- users -----------------------------------------------------------------------------------
+
+    def users(self) -> list[User]:
+        return catalogue.every_user(self.tables)
+
+    def set_user_permitted(self, name: str, permitted: bool, now: float) -> User:
+        """A user who is not permitted has no pool in service."""
+        text = self.tables.get(User.PREFIX + name)
+        if text is not None:
+            user = replace(User.from_json(text), permitted=permitted, modified_at=now)
+        else:
+            try:
+                account = find_account(name, "")
+            except InvalidInput:
+                raise NotFound(f"there is no user {name}") from None
+            user = User(name=account.user, permitted=permitted, modified_at=now, groups=group_names(account))
+        self.tables.put(User.PREFIX + name, user.to_json())
+        for pool in self.pools():
+            if pool.owner == name:
+                stopping.nudge(self.tables, pool.name)
+        self._changes.bump()
+        return user
+
+    # --- running backends ------------------------------------------------------------------------
+
+    def wait_applied(self, pool: str, timeout: float) -> None:
+        """Waits until what was changed before this call holds on the running backend; at once if none runs."""
+        wanted = catalogue.generation_of(self.tables, pool)
+        deadline = time.monotonic() + timeout
+        while self.tables.get(ENDPOINT + pool) is not None:
+            text = self.tables.get(BackendEntry.PREFIX + pool)
+            if text is None or BackendEntry.from_json(text).generation >= wanted:
+                return
+            if time.monotonic() >= deadline:
+                raise Conflict(
+                    f"the change is recorded, but the running backend of pool {pool} has not taken it over "
+                    f"after {timeout:.0f} s; it will as soon as it answers"
+                )
+            time.sleep(_APPLIED_POLL_SECONDS)
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _changed(self, pool: str) -> None:
+        catalogue.next_generation(self.tables, pool)
+        self._changes.bump()
+        stopping.nudge(self.tables, pool)
+
+    def _permitted(self, owner: str) -> bool:
+        text = self.tables.get(User.PREFIX + owner)
+        return User.from_json(text).permitted if text else True
+
+    def _note_owner(self, account: Account, now: float) -> None:
+        user = User(name=account.user, permitted=True, modified_at=now, groups=group_names(account))
+        self.tables.put_if_absent(User.PREFIX + account.user, user.to_json())
+
+    def _claim_places(self, pool: Pool) -> None:
+        """The directory and the direct host name, for this pool alone. An entry of a pool that does not exist is left
+        over from a creation that broke off."""
+        self._claim(DIRECTORY + pool.directory, pool.name, f"the directory {pool.directory} is used by pool")
+        if pool.direct_hostname:
+            self._claim(DIRECT_HOSTNAME + pool.direct_hostname, pool.name, "that direct host name is used by pool")
+        # After the own entry is written: of two that overlap and come at once, at least one sees the other.
+        for key, holder in catalogue.every(self.tables, DIRECTORY):
+            other = key.removeprefix(DIRECTORY)
+            if holder != pool.name and overlaps(other, pool.directory):
+                raise AlreadyExists(f"the directory {pool.directory} overlaps {other}, which is used by pool {holder}")
+
+    def _claim(self, key: str, pool: str, taken: str) -> None:
+        while not self.tables.put_if_absent(key, pool):
+            holder = self.tables.get(key)
+            if holder == pool:
+                return
+            if holder is not None:
+                if self.tables.get(Pool.PREFIX + holder) is not None:
+                    raise AlreadyExists(f"{taken} {holder}")
+                self.tables.compare_and_set(key, holder, None)
+
+    def _check_places(self, pool: Pool) -> None:
+        """Whoever took a place over from a creation believed to be broken off must not share it."""
+        if not all(self.tables.get(key) == pool.name for key in _places(pool)):
+            raise Conflict(f"pool {pool.name} was created twice at once; try again")
+
+    def _give_up(self, pool: Pool) -> None:
+        """Undoes a creation; what another creation of the same name uses is left alone."""
+        self.tables.compare_and_set(Pool.PREFIX + pool.name, pool.to_json(), None)
+        text = self.tables.get(Pool.PREFIX + pool.name)
+        kept = _places(Pool.from_json(text)) if text else []
+        for key in _places(pool):
+            if key not in kept:
+                self.tables.compare_and_set(key, pool.name, None)
+
+    def _release_places(self, pool: Pool) -> None:
+        for key in _places(pool):
+            self.tables.compare_and_set(key, pool.name, None)
+
+
+def _places(pool: Pool) -> list[str]:
+    places = [DIRECTORY + pool.directory]
+    return [*places, DIRECT_HOSTNAME + pool.direct_hostname] if pool.direct_hostname else places
+
+
+def _check_expiry(expires_at: float | None, now: float) -> float | None:
+    if _check_number(expires_at) is not None and expires_at is not None and expires_at <= now:
+        raise InvalidInput("the expiry lies in the past")
+    return expires_at
+
+
+def _check_number(expires_at: float | None) -> float | None:
+    # Unix times of the years 1 to 9999, which every part can show.
+    if expires_at is not None and not 0 <= expires_at < 253_402_300_800:
+        raise InvalidInput("the expiry is not a time between 1970 and 9999")
+    return expires_at
+
+
+def _random(characters: str, length: int) -> str:
+    return "".join(secrets.choice(characters) for _ in range(length))

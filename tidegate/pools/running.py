@@ -1,0 +1,136 @@
+"""A backend in service: its entries in the tables, the set-up that holds on it, and its stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidegate.core.errors import Unavailable
+from tidegate.core.records import BackendEntry, Pool
+from tidegate.pools import catalogue
+from tidegate.pools.backends.base import Backend, BucketGrant, KeyGrant, Setup
+from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
+from tidegate.pools.changes import ChangeCounter
+from tidegate.pools.mutex import Mutex
+from tidegate.pools.pool_lock import PoolLock
+from tidegate.pools.vault import Vault
+from tidegate.ports import Tables
+from tidegate.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The set-up a pool is to have. It is complete for `generation`, and changes by itself at `expires_at`."""
+
+    setup: Setup
+    generation: int
+    expires_at: float | None
+
+
+def desired(tables: Tables, vault: Vault, pool: str, now: float) -> Desired:
+    generation = catalogue.generation_of(tables, pool)  # first: what changes while we read belongs to a later one
+    keys = [key for key in catalogue.keys_of(tables, pool) if key.expires_at is None or key.expires_at > now]
+    buckets = catalogue.buckets_of(tables, pool)
+    return Desired(
+        Setup(
+            keys=tuple(KeyGrant(key.access_key, vault.unseal(key.secret), key.policy) for key in keys),
+            buckets=tuple(BucketGrant(bucket.name, bucket.policy) for bucket in buckets),
+        ),
+        generation,
+        min((key.expires_at for key in keys if key.expires_at is not None), default=None),
+    )
+
+
+class Running:
+    def __init__(
+        self,
+        *,
+        tables: Tables,
+        vault: Vault,
+        settings: Settings,
+        changes: ChangeCounter,
+        pool: Pool,
+        mutex: Mutex,
+        lock: PoolLock,
+        backend: Backend,
+        admin: tuple[str, str],
+    ) -> None:
+        self.tables = tables
+        self.settings = settings
+        self.pool = pool
+        self.mutex = mutex
+        self.backend = backend
+        self._vault = vault
+        self._changes = changes
+        self._lock = lock
+        self._key_expires_at: float | None = None
+        self._entry = BackendEntry(
+            endpoint=backend.endpoint,
+            pid=backend.pid,
+            admin_key=admin[0],
+            admin_secret=vault.seal(admin[1]),
+            host=socket.gethostname(),
+            manager_pid=os.getpid(),
+            manager_token=mutex.token,
+            generation=-1,
+            started_at=time.time(),
+        )
+
+    @property
+    def name(self) -> str:
+        return self.pool.name
+
+    def set_up(self, pause: Callable[[float], None]) -> None:
+        """Brings the backend to the set-up the tables ask for, and notes its generation there."""
+        wanted = desired(self.tables, self._vault, self.name, time.time())
+        self.backend.apply(wanted.setup, pause)
+        self._key_expires_at = wanted.expires_at
+        before, self._entry = self._entry, replace(self._entry, generation=wanted.generation)
+        if before.generation >= 0:
+            self.tables.compare_and_set(BackendEntry.PREFIX + self.name, before.to_json(), self._entry.to_json())
+
+    def is_outdated(self) -> bool:
+        """Whether keys, buckets or policies changed, or a key expired, since the last set-up."""
+        if self._key_expires_at is not None and self._key_expires_at <= time.time():
+            return True
+        return catalogue.generation_of(self.tables, self.name) != self._entry.generation
+
+    def publish(self) -> None:
+        """From here on requests come: the access time first, the endpoint last."""
+        self.tables.put(LAST_ACCESS + self.name, repr(time.time()))
+        self.tables.put(BackendEntry.PREFIX + self.name, self._entry.to_json())
+        self.admit()
+
+    def admit(self) -> None:
+        self.tables.put(ENDPOINT + self.name, self.backend.endpoint)
+        self._changes.bump()
+
+    def is_published(self) -> bool:
+        mine = self.tables.get(BackendEntry.PREFIX + self.name) == self._entry.to_json()
+        return mine and self.tables.get(ENDPOINT + self.name) == self.backend.endpoint
+
+    def withdraw(self) -> None:
+        """No new request finds the backend; those that found it are still served."""
+        self.tables.compare_and_set(ENDPOINT + self.name, self.backend.endpoint, None)
+        self._changes.bump()
+
+    def stop(self) -> None:
+        """Out of the tables, then the process, then the right to run one: whatever fails, the process ends."""
+        try:
+            self.withdraw()
+            self.tables.compare_and_set(BackendEntry.PREFIX + self.name, self._entry.to_json(), None)
+        except Unavailable as error:
+            log.warning("pool %s: its entries cannot be removed: %s", self.name, error)
+        finally:
+            self.backend.stop(self.settings.pools.stop_seconds)
+            self._lock.release()
+        try:
+            self.mutex.release()
+        except Unavailable as error:
+            log.warning("pool %s: the manager's entry has to expire by itself: %s", self.name, error)

@@ -1,0 +1,150 @@
+"""How a manager watches its backend: is it still in charge, does the backend answer, is it still wanted?"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+
+from tidegate.core import pool_states
+from tidegate.core.errors import Unavailable
+from tidegate.core.records import Pool, PoolStatus
+from tidegate.pools.catalogue import LAST_ACCESS
+from tidegate.pools.mutex import MutexLost
+from tidegate.pools.running import Running
+from tidegate.pools.starting import is_permitted
+from tidegate.pools.waiting import wait
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """`run_once` looks at everything once and says why the backend is to stop, if so."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._settings = running.settings.pools
+        self._failures = 0
+        self._next_check = time.monotonic() + self._interval()
+        self._last_access: str | None = None
+        self._access_seen_at = time.monotonic()
+        self._withdrawn = False
+        self._missed = 0
+
+    def run(self) -> str:
+        """Until the backend is to stop; says why. Raises `StopRequested`."""
+        while True:
+            why = self.run_once()
+            if why is not None:
+                return why
+            wait(min(self._settings.watch_seconds, max(0.0, self._next_check - time.monotonic())))
+
+    def run_once(self) -> str | None:
+        code = self._running.backend.exit_code()
+        if code is not None:
+            return f"the backend ended by itself with code {code}"
+        try:
+            self._running.mutex.keep()
+        except MutexLost as lost:
+            return str(lost)
+        try:
+            return self._look_at_tables() or self._check_backend()
+        except Unavailable as error:
+            log.warning("pool %s: the tables cannot be reached: %s", self._running.name, error)
+            return None
+
+    def _look_at_tables(self) -> str | None:
+        reason = self._disabled()
+        if reason is not None:
+            return reason
+        if self._running.is_outdated():
+            self._set_up()
+        self._stay_published()
+        return self._idle()
+
+    def _stay_published(self) -> None:
+        """Puts entries back that somebody removed, unless this was the first half of a purge."""
+        if self._withdrawn or self._running.is_published():
+            self._missed = 0
+            return
+        self._missed += 1
+        if self._missed > 1:
+            log.warning("pool %s: its entries were removed and are put back", self._running.name)
+            self._running.publish()
+
+    def _disabled(self) -> str | None:
+        tables, name = self._running.tables, self._running.name
+        text = tables.get(Pool.PREFIX + name)
+        if text is None:
+            return "the pool was deleted"
+        pool, now = Pool.from_json(text), time.time()
+        recorded = tables.get(PoolStatus.PREFIX + name)
+        status = PoolStatus.from_json(recorded) if recorded is not None else None
+        verdict = pool_states.judge(pool, status, owner_permitted=is_permitted(tables, pool.owner), now=now)
+        if verdict.may_run:
+            return None
+        if verdict.status is not None:
+            tables.put(PoolStatus.PREFIX + name, verdict.status.to_json())
+        return f"the pool is not in service: {verdict.reason}"
+
+    def _set_up(self) -> None:
+        """A backend that does not take it over fails its next checks too."""
+        try:
+            self._running.set_up(wait)
+        except Unavailable as error:
+            log.warning("pool %s: keys and buckets could not be set up: %s", self._running.name, error)
+
+    def _idle(self) -> str | None:
+        """By how long the access time has stood still on this process's own clock, whatever the wall clock does."""
+        if self._accessed():
+            self._readmit()
+            return None
+        if time.monotonic() - self._access_seen_at < self._settings.idle_seconds:
+            return None
+        # New requests must not come to a backend that stops: it is withdrawn, gateways get time to say that they
+        # had one under way, and only then it is certain.
+        self._withdrawn = True
+        self._running.withdraw()
+        gateway = self._running.settings.gateway
+        until = time.monotonic() + gateway.access_seconds + gateway.route_seconds
+        while time.monotonic() < until:
+            wait(min(self._settings.watch_seconds, max(0.01, until - time.monotonic())))
+            self._running.mutex.keep()
+            if self._accessed():
+                self._readmit()
+                return None
+        return f"there was no request for {self._settings.idle_seconds:.0f} s"
+
+    def _readmit(self) -> None:
+        if self._withdrawn:
+            self._running.admit()
+            self._withdrawn = False
+
+    def _accessed(self) -> bool:
+        """Whether there was a request since the last look."""
+        text = self._running.tables.get(LAST_ACCESS + self._running.name)
+        if text == self._last_access:
+            return False
+        self._last_access = text
+        self._access_seen_at = time.monotonic()
+        return True
+
+    def _check_backend(self) -> str | None:
+        if time.monotonic() < self._next_check:
+            return None
+        # Never so long that the mutex could expire meanwhile.
+        timeout = min(self._settings.heartbeat_timeout_seconds, self._settings.mutex_seconds / 3)
+        try:
+            self._running.backend.check(timeout)
+            self._failures = 0
+        except Unavailable as error:
+            self._failures += 1
+            log.warning("pool %s: check %d failed: %s", self._running.name, self._failures, error)
+            if self._failures >= self._settings.heartbeat_tolerance:
+                return f"the backend failed {self._failures} checks in a row"
+        self._next_check = time.monotonic() + self._interval()
+        return None
+
+    def _interval(self) -> float:
+        jitter = self._settings.heartbeat_jitter
+        return self._settings.heartbeat_seconds * random.uniform(1 - jitter, 1 + jitter)

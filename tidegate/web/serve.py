@@ -1,0 +1,57 @@
+"""The API process: `python -m tidegate.web.serve --data DIR --fd N`, started by the supervisor."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from tidegate import logs
+from tidegate.core.errors import TidegateError
+from tidegate.datadir import DataDirectory
+from tidegate.settings import restore
+from tidegate.web.app import create_app
+from tidegate.web.service import Service
+
+_STOP_SECONDS = 1
+_HEAD_LIMIT_BYTES = 16 * 1024
+_CONNECTIONS = 500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The HTTP API of Tidegate, on a socket it inherits.")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    arguments = parser.parse_args()
+    directory = DataDirectory(arguments.data)
+    settings = restore(directory.settings_file.read_text())
+    logs.setup(settings, directory.path, "api")
+    try:
+        service = Service.open(directory, settings)
+    except TidegateError as error:
+        sys.exit(f"the API cannot start: {error}")
+    config = uvicorn.Config(
+        create_app(service),
+        http="h11",  # limits the size of a head, which the other parser does not
+        h11_max_incomplete_event_size=_HEAD_LIMIT_BYTES,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ssl_certfile=settings.api.tls_certificate or None,
+        ssl_keyfile=settings.api.tls_key or None,
+    )
+    try:
+        asyncio.run(uvicorn.Server(config).serve(sockets=[socket.socket(fileno=arguments.fd)]))
+    finally:
+        service.close()
+
+
+if __name__ == "__main__":
+    main()
