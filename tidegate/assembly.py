@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.adapters.redis_tables import RedisTables
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.ports import Tables, Topics
@@ -17,6 +16,9 @@ TOPICS_FILE = "topics.db"
 def open_tables(settings: Settings, data: Path) -> Tables:
     """The tables of the service whose data directory is `data`."""
     if settings.tables.backend == "redis":
+        # Only here: its library takes long to load, and users wait for the managers of their pools.
+        from tidegate.adapters.redis_tables import RedisTables
+
         return RedisTables(settings.tables.redis_url.get_secret_value(), namespace=settings.tables.redis_namespace)
     return SqliteTables(data / TABLES_FILE)
 

@@ -30,4 +30,5 @@ def _allowed_to_all(operation: Operation, policy: BucketPolicy) -> bool:
         return not operation.writes
     if policy is BucketPolicy.UPLOAD:
         return not operation.reads
+    # Under the policy none only a browser's preflight is left, which comes without a key before a signed request.
     return not operation.reads and not operation.writes

@@ -239,7 +239,7 @@ def check_completed_parts(body: bytes) -> None:
 
 
 def delete_request_xml(entries: Iterable[DeleteEntry]) -> bytes:
-    """A DeleteObjects request that asks for the full report. Times and sizes were compared before: backends ignore them."""
+    """A DeleteObjects request that asks for the full report. Times and sizes were compared before: no backend does."""
     parts = [DECLARATION, f'<Delete xmlns="{NAMESPACE}">']
     for entry in entries:
         parts += ["<Object>", element("Key", entry.key)]

@@ -342,6 +342,7 @@ class Gateway:
         for connection in list(self.connections):
             connection.abort()
         await self.journal.close()
+        await self.order.settle()
         await self._write_access_times()
         await self.loop.run_in_executor(None, self.tables.delete, self._registration)
         self.flush()

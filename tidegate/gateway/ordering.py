@@ -2,8 +2,8 @@
 
 A change holds its key's stripe from just before the backend gets the last bytes of the request until
 the event has its time. So the log orders the changes of a key as the backend did, and its times
-strictly rise even when the clock steps back. The stripes are locks on the bytes of one file: the kernel frees them when
-a process dies, however it dies. The file's contents are the last time given out per stripe.
+strictly rise even when the clock steps back. The stripes are locks on the bytes of one file: the kernel frees
+them when a process dies, however it dies. The file's contents are the last time given out per stripe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 STRIPES = 1 << 16
 _SLOT = struct.Struct("<q")
 _FLOCK = struct.Struct("hhqqi4x")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 
 
 def stripe_of(bucket: str, key: str) -> int:
@@ -60,11 +60,11 @@ class KeyOrder:
                 raise
         else:
             self._waiting[stripe] = deque()
-        pause = _FIRST_PAUSE
+        pause = FIRST_PAUSE
         try:
             while not locked and not self._lock_file(stripe):
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, LONGEST_PAUSE)
         except BaseException:
             self._hand_over(stripe, locked=False)
             raise
@@ -98,6 +98,9 @@ class KeyOrder:
             now_ns = last + 1
         _SLOT.pack_into(self._last, at, now_ns)
         return now_ns
+
+    async def settle(self) -> None:
+        """Returns when every turn has been given back: here, at once."""
 
     def close(self) -> None:
         self._last.close()

@@ -26,9 +26,11 @@ from tidegate.gateway.directory import Directory
 from tidegate.gateway.gateway import Gateway
 from tidegate.gateway.journal import Journal, NoJournal, TopicJournal
 from tidegate.gateway.ordering import KeyOrder
+from tidegate.gateway.shared_ordering import SharedKeyOrder
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
+from tidegate.ports import Tables
 from tidegate.settings import GatewaySettings, Settings, restore
 
 logger = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         registry=Registry(tables, vault, data, settings),
         directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
         changes=changes,
-        order=KeyOrder(data / "run" / "order"),
+        order=_order(settings, data, tables),
         journal=_journal(settings, data, loop),
         access_log=logs.AccessLog.open(settings.log, data),
         address=(host, port),
@@ -92,6 +94,12 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     await gateway.drain()
     tables.close()
     logger.info("ended")
+
+
+def _order(settings: Settings, data: Path, tables: Tables) -> KeyOrder:
+    """Redis is where gateways on several machines meet; SQLite is for one."""
+    file = data / "run" / "order"
+    return SharedKeyOrder(file, tables) if settings.tables.backend == "redis" else KeyOrder(file)
 
 
 def _journal(settings: Settings, data: Path, loop: asyncio.AbstractEventLoop) -> Journal:

@@ -1,0 +1,112 @@
+"""The order of changes to one key, over gateways on several machines.
+
+On each machine the processes take turns as `KeyOrder` has it; whose turn it is there takes the stripe's entry
+in the tables as well: `or:STRIPE`, a mutex with expiry that is renewed while it is held. `ot:STRIPE` is the last
+time given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.gateway.ordering import FIRST_PAUSE, LONGEST_PAUSE, KeyOrder
+from tidegate.ports import Tables
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 15.0
+_RENEW_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 60.0
+_THREADS = 16
+
+Answer = TypeVar("Answer")
+
+
+class SharedKeyOrder(KeyOrder):
+    def __init__(self, file: Path, tables: Tables) -> None:
+        super().__init__(file)
+        self._tables = tables
+        self._token = secrets.token_hex(8)
+        self._held: dict[int, int] = {}  # stripe to the last time given out
+        self._releases: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="order")
+        self._renewal: asyncio.Task[None] | None = None
+
+    def try_acquire(self, stripe: int) -> bool:
+        """The tables cannot be asked without waiting."""
+        return False
+
+    async def acquire(self, stripe: int) -> None:
+        await super().acquire(stripe)
+        try:
+            self._held[stripe] = await self._take(stripe)
+        except BaseException:
+            super().release(stripe)
+            raise
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _take(self, stripe: int) -> int:
+        deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+        pause = FIRST_PAUSE
+        while not await self._call(lambda: self._put(stripe)):
+            if time.monotonic() > deadline:
+                raise Unavailable("another machine has been changing this key for too long")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return int(await self._call(lambda: self._tables.get(f"ot:{stripe}")) or 0)
+
+    def _put(self, stripe: int) -> bool:
+        return self._tables.put_if_absent(f"or:{stripe}", self._token, expires_in=LEASE_SECONDS)
+
+    def next_time(self, stripe: int, now_ns: int) -> int:
+        given = super().next_time(stripe, max(now_ns, self._held[stripe] + 1))
+        self._held[stripe] = given
+        return given
+
+    def release(self, stripe: int) -> None:
+        last = self._held.pop(stripe)
+        task = asyncio.get_running_loop().create_task(self._give_back(stripe, last))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    async def _give_back(self, stripe: int, last: int) -> None:
+        def write() -> None:
+            self._tables.put(f"ot:{stripe}", str(last))
+            self._tables.compare_and_set(f"or:{stripe}", self._token, None)
+
+        try:
+            await self._call(write)
+        except TidegateError as error:
+            logger.warning("the turn of stripe %d could not be given back and will expire: %s", stripe, error)
+        finally:
+            super().release(stripe)
+
+    async def _renew(self) -> None:
+        """A backend may take longer to answer than an entry lives."""
+        while self._held:
+            await asyncio.sleep(_RENEW_SECONDS)
+            for stripe in list(self._held):
+                with contextlib.suppress(TidegateError):  # tried again in time, or the entry expires
+                    await self._call(partial(self._extend, stripe))
+
+    def _extend(self, stripe: int) -> None:
+        self._tables.compare_and_set(f"or:{stripe}", self._token, self._token, expires_in=LEASE_SECONDS)
+
+    async def _call(self, work: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def settle(self) -> None:
+        """Returns when every turn has been given back."""
+        if self._releases:
+            await asyncio.wait(set(self._releases))
