@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from tidegate.core.errors import InvalidInput
 from tidegate.settings import LogSettings, Settings
 
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "component"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "component", "color_message"}
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_LIMIT_BYTES = 4 * 1024 * 1024
 # POSIX: a pipe that polls as writable takes this much at once, and takes it whole.

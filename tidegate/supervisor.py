@@ -180,10 +180,7 @@ class Supervisor:
         for listener in self._listeners:
             listener.close()
         self._end_managers()
-        for pid in processes.children_of(os.getpid()):
-            log.warning("killing the left-over process %d", pid)
-            processes.send(pid, signal.SIGKILL)
-        self._wait_gone(lambda: processes.children_of(os.getpid()), _KILL_SECONDS)
+        self._end_orphans()
         log.info("stopped")
 
     def _end_children(self, seconds: float) -> None:
@@ -209,6 +206,16 @@ class Supervisor:
             self._wait_gone(alive, patience)
             if not alive():
                 return
+
+    def _end_orphans(self) -> None:
+        def alive() -> list[int]:
+            return processes.children_of(os.getpid())
+
+        self._wait_gone(alive, _KILL_SECONDS)  # what is just ending is no left-over
+        for pid in alive():
+            log.warning("killing the left-over process %d", pid)
+            processes.send(pid, signal.SIGKILL)
+        self._wait_gone(alive, _KILL_SECONDS)
 
     def _wait_gone(self, alive: Callable[[], list[int]], seconds: float) -> None:
         """Waits for the processes; a second request to stop cuts the waiting short."""

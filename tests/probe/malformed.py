@@ -68,7 +68,7 @@ async def probe(door: Door, *, first: int, count: int, parallel: int = 16, deadl
 
 
 async def send(door: Door, case: Case, deadline: float) -> tuple[str, str]:
-    """The class of what happened, and the beginning of the answer."""
+    """The class of what happened, and what was answered."""
     reader, writer = await asyncio.open_connection(door.host, door.port)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     answer = _Answer(case)
@@ -89,7 +89,7 @@ async def send(door: Door, case: Case, deadline: float) -> tuple[str, str]:
         with contextlib.suppress(asyncio.CancelledError):
             await sending
         writer.close()
-    return answer.classified(), bytes(answer.data[:300]).decode("latin-1")
+    return answer.classified(), answer.brief()
 
 
 async def _send_bytes(writer: asyncio.StreamWriter, case: Case) -> None:
@@ -158,6 +158,10 @@ class _Answer:
         else:
             end = len(self.data) if self.closed else len(self.data) + 1
         return end if len(self.data) >= end else None
+
+    def brief(self) -> str:
+        code = re.search(rb"<Code>([^<]*)</Code>", self.data)
+        return f"{self.statuses} {code[1].decode() if code else ''}".strip()
 
     def classified(self) -> str:
         statuses = self.statuses

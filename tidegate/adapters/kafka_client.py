@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +25,13 @@ _INVALID = {
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError.INVALID_CONFIG,
     KafkaError.POLICY_VIOLATION,
+}
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
 _UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
@@ -94,7 +101,7 @@ class Cluster:
             return
         new = NewTopic(topic, partitions, self._replication, config=self._topic_settings())
         try:
-            _result(self._admin.create_topics([new], operation_timeout=REQUEST_SECONDS)[topic])
+            _results(self._admin.create_topics([new], operation_timeout=REQUEST_SECONDS))
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translated(error.args[0]) from error
@@ -121,29 +128,38 @@ class Cluster:
     def _offsets(self, topic: str, numbers: Sequence[int], which: OffsetSpec) -> list[int]:
         if not numbers:
             return []
-        with translating():
-            futures = self._admin.list_offsets(
-                {TopicPartition(topic, number): which for number in numbers}, request_timeout=REQUEST_SECONDS
-            )
-            found = {asked.partition: _result(future).offset for asked, future in futures.items()}
+        asked = {TopicPartition(topic, number): which for number in numbers}
+        answers = _patiently(lambda: self._admin.list_offsets(asked))
+        found = {place.partition: answer.offset for place, answer in answers.items()}
         return [found[number] for number in numbers]
 
     def committed(self, group: str, topic: str) -> list[tuple[int, str]]:
         """Per partition the committed offset, or a negative number, and what was noted with it."""
         asked = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
-        with translating():
-            futures = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)])
-            found = {tp.partition: (tp.offset, tp.metadata or "") for tp in _result(futures[group]).topic_partitions}
-        return [found[number.partition] for number in asked]
+        answers = _patiently(
+            lambda: self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)])
+        )
+        found = {place.partition: place for place in answers[group].topic_partitions}
+        return [(found[place.partition].offset, found[place.partition].metadata or "") for place in asked]
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        with translating():
-            for future in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-                _result(future)
+        _patiently(lambda: self._admin.delete_records([TopicPartition(topic, partition, offset)]))
 
 
-def _result(future: Future[Any]) -> Any:
+def _patiently(request: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
+    """The answers to a request that may be repeated, as it must be while a leader is being elected."""
+    deadline = time.monotonic() + REQUEST_SECONDS
+    while True:
+        try:
+            return _results(request())
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise translated(error.args[0]) from error
+            time.sleep(0.1)
+
+
+def _results(futures: dict[Any, Future[Any]]) -> dict[Any, Any]:
     try:
-        return future.result(REQUEST_SECONDS)
+        return {asked: future.result(REQUEST_SECONDS) for asked, future in futures.items()}
     except TimeoutError:
         raise Unavailable(f"the Kafka cluster did not answer within {REQUEST_SECONDS:.0f} s") from None

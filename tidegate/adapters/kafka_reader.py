@@ -27,6 +27,11 @@ class _Cursor:
     offset: int = -1
     end: int = 0  # of the partition, when it was last asked for
 
+    def leave(self) -> None:
+        """Stops asking for more; the next reader places it anew."""
+        self.client.unassign()
+        self.offset = -1
+
 
 class PartitionReader:
     """May be shared by threads; they take turns."""
@@ -39,6 +44,8 @@ class PartitionReader:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": 16384,
+            # A request for messages that do not exist yet keeps the connection from the next one.
+            "fetch.wait.max.ms": 20,
         }
         self._lock = threading.Lock()
         self._cursors: OrderedDict[tuple[str, int], _Cursor] = OrderedDict()
@@ -56,7 +63,10 @@ class PartitionReader:
             if offset != cursor.offset:
                 cursor.client.assign([TopicPartition(topic, partition, offset)])
                 cursor.offset = offset
-            return _read_on(cursor, limit)
+            found = _read_on(cursor, limit)
+            if cursor.offset >= cursor.end:
+                cursor.leave()
+            return found
 
     def close(self) -> None:
         with self._lock:
@@ -79,11 +89,12 @@ def _read_on(cursor: _Cursor, limit: int) -> list[KafkaMessage]:
         for message in cursor.client.consume(wanted, 1.0):
             error = message.error()
             if error:
-                cursor.offset = -1  # the next reader places it anew
+                cursor.leave()
                 raise translated(error)
             found.append(message)
             cursor.offset = source_of(message).offset + 1
             deadline = time.monotonic() + REQUEST_SECONDS
         if time.monotonic() > deadline:
+            cursor.leave()
             raise Unavailable(f"the Kafka cluster sent nothing for {REQUEST_SECONDS:.0f} s")
     return found

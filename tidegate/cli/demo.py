@@ -61,7 +61,11 @@ def _lines(s3: str, access_key: str, secret_key: str) -> list[str]:
             f"{aws} s3 mb s3://{BUCKET} && {aws} s3 cp README.md s3://{BUCKET}/",
             f"{aws} s3 ls s3://{BUCKET}",
         ]
-    curl = f'curl --aws-sigv4 "aws:amz:us-east-1:s3" --user "{access_key}:{secret_key}"'
+    # Older versions of curl do not send the header by themselves.
+    curl = (
+        f'curl --aws-sigv4 "aws:amz:us-east-1:s3" --user "{access_key}:{secret_key}" '
+        '-H "x-amz-content-sha256: UNSIGNED-PAYLOAD"'
+    )
     return [
         f"{curl} -X PUT {s3}/{BUCKET}",
         f"{curl} -T README.md {s3}/{BUCKET}/",

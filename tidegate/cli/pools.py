@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -97,8 +101,22 @@ def start(invocation: Invocation, name: str) -> None:
         settings, directory = invocation.settings(), invocation.directory
         if not directory.runs():
             directory.write_settings(settings)  # the manager reads them
-        endpoint = waking.start_pool(directory.path, name, settings)
+        with _standard_error_in(directory.log / "managers.log"):
+            endpoint = waking.start_pool(directory.path, name, settings)
     print_done(f"{name} runs at {endpoint}", {"pool": name, "endpoint": endpoint}, as_json=invocation.json)
+
+
+@contextmanager
+def _standard_error_in(file: Path) -> Iterator[None]:
+    """The manager inherits ours and lives on: a script that reads our output to its end must not wait for that."""
+    kept, log = os.dup(2), os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(log)
 
 
 @pool.command()

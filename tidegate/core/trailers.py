@@ -46,8 +46,8 @@ class Trailer:
                 raise S3Error("MalformedTrailerError", "The trailer has no signature.")
             return bool(self.signature) or not self._signed
         name, colon, value = text.partition(b":")
-        name = name.strip().lower()
-        value = value.strip()
+        name = name.lower()
+        value = value.lstrip(b" ")
         if not colon or not name or name in self.values or self.signature:
             raise S3Error("MalformedTrailerError")
         if self._signed and name == _SIGNATURE_NAME:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core import operations, permissions, sigv2, sigv4
-from tidegate.core.operations import Operation, parse_copy_source
+from tidegate.core import operations, permissions, sigv2, sigv4, storable
+from tidegate.core.operations import OPERATIONS, Operation, parse_copy_source
 from tidegate.core.records import Bucket, BucketPolicy, KeyPolicy
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.directory import Directory, OpenKey, PoolView
@@ -59,11 +59,13 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         bucket_policy=BucketPolicy(bucket.policy) if bucket else None,
     ):
         raise S3Error("AccessDenied", _refusal(operation, key))
-    if b"x-amz-copy-source" in head.headers and operation.reads and operation.writes:
-        _check_copy_source(head.headers[b"x-amz-copy-source"], pool_name, directory)
     pool = directory.pool(pool_name)
     if pool is None:
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")
+    if object_key:
+        _check_storable(operation, pool, object_key, head)
+    if b"x-amz-copy-source" in head.headers and operation.reads and operation.writes:
+        _check_copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
     if pool.address is None and operation.name == "CorsPreflight":
         raise S3Error("AccessDenied", "the pool sleeps, and a preflight, which bears no key, does not wake it")
     reason = pool.disabled(now)
@@ -111,13 +113,34 @@ def _bucket(name: str, key: OpenKey | None, direct: str | None, directory: Direc
     return bucket
 
 
-def _check_copy_source(source: bytes, pool: str, directory: Directory) -> None:
-    name = parse_copy_source(source).bucket
-    bucket = directory.bucket(name)
+def _check_storable(operation: Operation, pool: PoolView, object_key: str, head: RequestHead) -> None:
+    """Keys that the backend would silently store under another name, hide or lose are refused."""
+    backend = pool.pool.backend
+    problem = storable.key_problem(backend, object_key)
+    if problem:
+        raise S3Error("InvalidArgument" if operation.writes else "NoSuchKey", problem)
+    if operation.name == "PutObject":
+        length = head.headers.get(b"x-amz-decoded-content-length", b"").decode("latin-1")
+        size = int(length) if length.isascii() and length.isdigit() else head.content_length or int(head.chunked)
+        problem = storable.body_problem(backend, object_key, size)
+        if problem:
+            raise S3Error("InvalidArgument", problem)
+
+
+def _check_copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> None:
+    source = parse_copy_source(header)
+    bucket = directory.bucket(source.bucket)
     if bucket is None:
-        raise S3Error("NoSuchBucket", "the source bucket does not exist", fields={"BucketName": name})
-    if bucket.pool != pool:
+        raise S3Error("NoSuchBucket", "the source bucket does not exist", fields={"BucketName": source.bucket})
+    if bucket.pool != pool.pool.name:
         raise S3Error("AccessDenied", "the source bucket belongs to another pool")
+    if key is None and not permissions.allowed(
+        OPERATIONS["GetObject"], key_policy=None, bucket_policy=BucketPolicy(bucket.policy)
+    ):
+        raise S3Error("AccessDenied", "the source bucket's policy does not allow reading without an access key")
+    problem = storable.key_problem(pool.pool.backend, source.key)
+    if problem:
+        raise S3Error("NoSuchKey", problem)
 
 
 def _refusal(operation: Operation, key: OpenKey | None) -> str:

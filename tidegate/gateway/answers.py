@@ -14,6 +14,7 @@ from tidegate.core import xml, xml_writer
 from tidegate.core.errors import AlreadyExists, InvalidInput, NotFound
 from tidegate.core.events import Event, EventKind
 from tidegate.core.s3errors import S3Error
+from tidegate.core.storable import key_problem
 from tidegate.gateway import journalling
 from tidegate.gateway.admission import Admission
 from tidegate.gateway.backend import Reply, ask
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _XML = {"Content-Type": "application/xml"}
 _PARALLEL_LOOKS = 16
+_MOST_SIZE_DIGITS = 16
 _IDENTITY_HEADERS = (b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size")
 
 
@@ -94,7 +96,9 @@ async def _delete_objects(exchange: Exchange, admission: Admission) -> None:
     request: xml.DeleteRequest = exchange.parsed
     admission.pool = await exchange.gateway.awake(admission.pool)
     await exchange.take_turns([entry.key for entry in request.entries])
-    entries, refused = await _unchanged(exchange, admission, request.entries)
+    storable, refused = _storable(admission, request.entries)
+    entries, changed = await _unchanged(exchange, admission, storable)
+    refused.extend(changed)
     deleted: tuple[xml.Deleted, ...] = ()
     if entries:
         key = admission.key
@@ -116,6 +120,21 @@ async def _delete_objects(exchange: Exchange, admission: Admission) -> None:
         refused.extend(answered.failures)
     await exchange.journalled([_deletion(exchange, entry) for entry in deleted])
     exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleted, refused))
+
+
+def _storable(
+    admission: Admission, entries: Sequence[xml.DeleteEntry]
+) -> tuple[list[xml.DeleteEntry], list[xml.DeleteFailure]]:
+    """A key that the backend would take for another one must not be deleted there."""
+    kept: list[xml.DeleteEntry] = []
+    refused: list[xml.DeleteFailure] = []
+    for entry in entries:
+        problem = key_problem(admission.pool.pool.backend, entry.key)
+        if problem:
+            refused.append(xml.DeleteFailure(entry.key, entry.version_id, "InvalidArgument", problem))
+        else:
+            kept.append(entry)
+    return kept, refused
 
 
 def _bypass(admission: Admission) -> dict[bytes, bytes]:
@@ -159,7 +178,7 @@ async def _delete_if_same(exchange: Exchange, admission: Admission) -> None:
     """The identity is compared in the key's turn: no writer behind a gateway can come in between."""
     headers = admission.head.headers
     modified, size = (headers.get(name) for name in _IDENTITY_HEADERS)
-    if size is not None and not size.isdigit():
+    if size is not None and not (size.isdigit() and len(size) <= _MOST_SIZE_DIGITS):
         raise S3Error("InvalidArgument", "x-amz-if-match-size is not a number")
     wanted = modified.decode("latin-1") if modified is not None else None
     if wanted is not None and _time(wanted) is None:
@@ -185,14 +204,10 @@ def _matches(found: Reply, last_modified: str | None, size: int | None) -> bool:
 
 def _time(text: str) -> int | None:
     """A time in HTTP's or in ISO's form; in whole seconds, since HTTP knows no others."""
-    try:
-        return int(parsedate_to_datetime(text).timestamp())
-    except ValueError:
-        pass
-    try:
-        return int(datetime.fromisoformat(text).timestamp())
-    except ValueError:
-        return None
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        with suppress(ValueError, OverflowError, TypeError, IndexError):  # each of them for some hostile text
+            return int(parse(text).timestamp())
+    return None
 
 
 async def _pass_through(exchange: Exchange, admission: Admission) -> Reply:

@@ -78,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
                     return
             self._head_data(self._buffer + data if self._buffer else data)
         elif exchange.receiving:
-            self._buffer = exchange.body_data(data)
+            self._give_body(exchange, data)
         else:
             self._buffer += data
             if len(self._buffer) > _READ_AHEAD_BYTES:
@@ -152,7 +152,12 @@ class ClientConnection(asyncio.Protocol):
         data, self._buffer = self._buffer, b""
         self.pause(False)
         if data and exchange is not None:
-            self._buffer = exchange.body_data(data)
+            self._give_body(exchange, data)
+
+    def _give_body(self, exchange: Exchange, data: bytes) -> None:
+        self._buffer = exchange.body_data(data)
+        if self._buffer and self.exchange is None:  # answered at once, and the next request is here already
+            self._gateway.loop.call_soon(self._next_request)
 
     @property
     def buffered(self) -> int:
@@ -193,7 +198,9 @@ class ClientConnection(asyncio.Protocol):
         if chunked or left > _DISCARDED_BYTES:
             self._closing = True
         else:
-            self._discard = left
+            gone = min(left, len(self._buffer))
+            self._buffer = self._buffer[gone:]
+            self._discard = left - gone
 
     def exchange_ended(self) -> None:
         self.exchange = None
@@ -207,7 +214,7 @@ class ClientConnection(asyncio.Protocol):
             loop.call_soon(self._next_request)
 
     def _next_request(self) -> None:
-        if self.exchange is None and self._buffer and not self.transport.is_closing():
+        if self.exchange is None and self._buffer and not self._lingering and not self.transport.is_closing():
             data, self._buffer = self._buffer, b""
             self.data_received(data)
 

@@ -106,7 +106,10 @@ class Directory:
             self._entries.clear()
         # At least long enough for the caller's next look, whatever the setting.
         life = max(self._life, _ABSENCE_SECONDS) if value is not None else _ABSENCE_SECONDS
-        self._entries[(missing.loader, missing.name)] = (time.monotonic() + life, epoch, value)
+        entry = (missing.loader, missing.name)
+        self._entries[entry] = (time.monotonic() + life, epoch, value)
+        if value is None:  # whoever asks for names that do not exist must not fill the memory with them
+            loop.call_later(2 * _ABSENCE_SECONDS, self._entries.pop, entry, None)
 
     def close(self) -> None:
         self._threads.shutdown()

@@ -112,6 +112,7 @@ class Exchange:
         self.admission = admission
         head = self.head
         try:
+            journalling.check(admission)
             if not head.chunked and head.content_length == 0:
                 bodies.check_empty(admission)
                 self._whole_body_received()
@@ -130,7 +131,7 @@ class Exchange:
             self._transfer.stream()
 
     def _encourage(self) -> None:
-        if self.client is not None and b"expect" in self.head.headers:
+        if self.client is not None and self.head.is_1_1 and b"expect" in self.head.headers:
             self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -167,6 +168,8 @@ class Exchange:
         try:
             payload, rest = intake.take(data)
         except S3Error as error:
+            if self.client is not None:  # where a body is broken, nothing after it can be trusted
+                self.client.close_after_reply()
             self.refuse(error)
             return b""
         self.moving()
@@ -267,6 +270,9 @@ class Exchange:
         received = self.intake.payload_bytes if self.intake is not None else 0
         try:
             events = journalling.events(self, self.admitted, reply, body, received)
+        except S3Error as error:
+            self.refuse(error)
+            return
         except TidegateError as error:
             self.backend_failed(error)
             return
@@ -321,6 +327,8 @@ class Exchange:
         client = self.client
         if client is not None:
             if not self.request_consumed:
+                if self.intake is None and b"expect" in self.head.headers:
+                    client.close_after_reply()  # the client may send the body that was not asked for, or not
                 client.discard_body(self.intake.left if self.intake else self.head.content_length, self.head.chunked)
             with_body = self.head.method != b"HEAD" and status != 204
             client.write(self.gateway.own_reply(status, self.request_id, headers, body, client.keeps_alive, with_body))

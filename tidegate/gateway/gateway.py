@@ -213,11 +213,11 @@ class Gateway:
         return current
 
     async def _current(self, name: str) -> PoolView | None:
-        try:
-            return self.directory.pool(name)
-        except Missing as missing:
-            await self.directory.load(missing)
-            return self.directory.pool(name)
+        while True:
+            try:
+                return self.directory.pool(name)
+            except Missing as missing:
+                await self.directory.load(missing)  # and once more if something changed meanwhile
 
     async def purge(self, view: PoolView) -> None:
         """Takes the backend out of service: its manager, losing its entry, stops it; the next request starts one."""

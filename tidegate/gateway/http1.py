@@ -15,7 +15,8 @@ END_OF_HEAD = b"\r\n\r\n"
 _CHUNKED_REQUEST = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNKED_RESPONSE = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 _SINGLE = frozenset((b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-amz-date", b"expect"))
-_HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+_HOP_BY_HOP = frozenset((b"connection", b"http2-settings", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
+_CONNECTION_OPTIONS = _HOP_BY_HOP | {b"close"}
 _MAX_LENGTH = 5 * 1024**4 * 2  # twice the largest S3 object: chunk signatures make a body longer than its data
 
 
@@ -75,6 +76,9 @@ class RequestHead:
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise BadMessage(f"HTTP version {version} is not spoken here")
+        # The parser lets other protocols and further spaces through, which a backend may read in its own way.
+        if not raw.startswith(b"%b %b HTTP/1." % (parser.get_method(), collector.target)):
+            raise BadMessage("the request line is not METHOD TARGET VERSION")
         headers = collector.headers
         if collector.seen_twice:
             raise BadMessage(f"more than one {collector.seen_twice.decode()} header")
@@ -91,8 +95,7 @@ class RequestHead:
         if b"host" not in headers and version == "1.1":
             raise BadMessage("the Host header is missing")
         self.is_1_1 = self.keep_alive = version == "1.1"
-        connection = headers.get(b"connection")
-        if connection is not None and b"close" in connection.lower():
+        if b"connection" in headers and b"close" in _connection_options(headers[b"connection"]):
             self.keep_alive = False
         self.content_length, self.chunked = _framing(headers)
 
@@ -101,15 +104,21 @@ class RequestHead:
         headers = self.headers
         unwanted = {name for name in _HOP_BY_HOP if name in headers}
         unwanted.update(drop)
-        if b"connection" in headers:
-            unwanted.update(name.strip().lower() for name in headers[b"connection"].split(b","))
-            unwanted -= {b"host", b"authorization", b"content-length", b"transfer-encoding", b"close"}
         if not unwanted and self.raw.find(b" HTTP/1.1\r\n", 0, len(self.target) + 32) > 0:
             return self.raw
         first, *lines = self.raw[:-4].split(b"\r\n")
         kept = [first.rpartition(b" ")[0] + b" HTTP/1.1"]
         kept.extend(line for line in lines if line.partition(b":")[0].lower() not in unwanted)
         return b"\r\n".join(kept) + END_OF_HEAD
+
+
+def _connection_options(value: bytes) -> set[bytes]:
+    """What the Connection header says. It may not make a header of the request vanish on the way to the backend:
+    the decision about the request was made with it."""
+    options = {option.strip() for option in value.lower().split(b",")} - {b""}
+    if not options <= _CONNECTION_OPTIONS:
+        raise BadMessage("the Connection header names a header that is not for this connection alone")
+    return options
 
 
 def _framing(headers: dict[bytes, bytes]) -> tuple[int, bool]:
@@ -138,13 +147,16 @@ class ResponseHead:
         parser = httptools.HttpResponseParser(collector)
         try:
             parser.feed_data(raw)
+        except httptools.HttpParserUpgrade:
+            raise BadMessage("a change of the protocol that nobody asked for") from None
         except httptools.HttpParserError as error:
             raise BadMessage(str(error)) from None
         headers = collector.headers
         self.raw = raw
         self.headers = headers
         self.status = parser.get_status_code()
-        self.keep_alive = parser.should_keep_alive()
+        # Not the parser's word for it: of a message without a body, which is over already, it knows nothing any more.
+        self.keep_alive = parser.get_http_version() == "1.1" and b"close" not in headers.get(b"connection", b"").lower()
         self.chunked = False
         self.length: int | None = 0
         if to_head_request or self.status in (204, 304) or self.status < 200:

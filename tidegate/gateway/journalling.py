@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from tidegate.core import xml
 from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.s3errors import CODES, S3Error
+from tidegate.core.sigv4 import STREAMING_PAYLOADS
 from tidegate.gateway.admission import Admission
 from tidegate.gateway.http1 import ResponseHead
 from tidegate.gateway.requests import stat, stored_tags
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
 
 _STANDARD = "STANDARD"
+
+
+def check(admission: Admission) -> None:
+    """Refuses what the log could not take down after the change was made."""
+    if b"x-amz-tagging" in admission.head.headers:
+        _header_tags(admission)
 
 
 def events(
@@ -145,8 +152,11 @@ def _etag(headers: dict[bytes, bytes]) -> str:
 
 
 def _size(admission: Admission, received: int) -> int:
-    decoded = admission.head.headers.get(b"x-amz-decoded-content-length")
-    return int(decoded) if decoded is not None else received
+    """Of an aws-chunked body the header, which was checked; of any other it means nothing."""
+    headers = admission.head.headers
+    if headers.get(b"x-amz-content-sha256", b"").decode("latin-1") in STREAMING_PAYLOADS:
+        return int(headers[b"x-amz-decoded-content-length"])
+    return received
 
 
 def _storage_class(headers: dict[bytes, bytes]) -> str:

@@ -125,7 +125,8 @@ class Transfer:
     def _body_spliced(self, count: int) -> None:
         assert self._exchange.intake is not None
         self._exchange.intake.bypassed(count)
-        self._exchange.moving()
+        if count:
+            self._exchange.moving()
 
     def _body_splice_ended(self, error: OSError | None) -> None:
         self._splice = None
@@ -173,6 +174,8 @@ class Transfer:
         self.reply = head
         exchange = self._exchange
         exchange.status = head.status
+        if head.length is None and not head.chunked and exchange.client is not None:
+            exchange.client.close_after_reply()  # nothing else tells the client where the reply ends
         if not self.sent:
             self._stop_body()
         elif exchange.admitted.operation.journals and 200 <= head.status < 300:

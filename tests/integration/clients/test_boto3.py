@@ -135,7 +135,7 @@ def test_presigned_addresses_work_without_a_key(ways: Ways) -> None:
         address = client.generate_presigned_url("get_object", name, ExpiresIn=60)
         get = httpx.get(address, timeout=30)
         part = httpx.get(address, headers={"Range": "bytes=3-5"}, timeout=30)
-        forged = httpx.get(address.replace("X-Amz-Signature=", "X-Amz-Signature=0"), timeout=30)
+        forged = httpx.get(address[:-1] + ("0" if address[-1] != "0" else "1"), timeout=30)
         return put.status_code, get.status_code, get.content, part.status_code, part.content, forged.status_code
 
     assert ways.compared(script) == (200, 200, b"presigned", 206, b"sig", 403)

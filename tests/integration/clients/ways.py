@@ -47,7 +47,7 @@ class Ways:
     def compared(self, script: Callable[[Way], Any]) -> Any:
         """What the script gives through the gateway, having found that it gives the same at the backend."""
         through, direct = script(self.gateway), script(self.direct)
-        assert through == direct
+        assert through == direct, f"through the gateway {through}, directly {direct}"
         return through
 
 

@@ -6,14 +6,20 @@ import json
 import os
 import re
 import signal
+import ssl
 import stat
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from running_service import TIDEGATE, RunningService
 
 MakeService = Callable[..., RunningService]
@@ -238,3 +244,65 @@ def test_commands_on_a_running_service_use_its_settings(make_service: MakeServic
     found = {row["name"]: row["value"] for row in json.loads(rows.stdout)}
     assert found["gateway.processes"] == 1
     assert "running" in rows.stderr
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """A self-signed certificate for localhost: the files of certificate and key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (tmp_path / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return str(tmp_path / "certificate.pem"), str(tmp_path / "key.pem")
+
+
+def test_gateway_and_api_speak_tls_when_they_have_a_certificate(
+    make_service: MakeService, certificate: tuple[str, str]
+) -> None:
+    file, key = certificate
+    running = make_service(
+        gateway__processes=1,
+        gateway__tls_certificate=file,
+        gateway__tls_key=key,
+        api__tls_certificate=file,
+        api__tls_key=key,
+    )
+    trusted = ssl.create_default_context(cafile=file)
+    assert running.s3_url.startswith("https://127.0.0.1:")
+    assert httpx.get(running.s3_url, verify=trusted).status_code == 403
+    assert httpx.get(f"{running.api_url}/healthz", verify=trusted).status_code == 200
+    with pytest.raises(httpx.TransportError):
+        httpx.get(running.s3_url.replace("https", "http"))
+
+
+def test_a_certificate_that_cannot_be_read_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    command = [str(TIDEGATE), "up", "--data", str(tmp_path / "data"), "--set", "gateway.tls_certificate=/none.pem"]
+    done = subprocess.run([*command, "--set", "gateway.tls_key=/none.key"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "gateway.tls_certificate" in done.stderr
+
+
+def test_a_pool_is_started_and_stopped_without_the_service(tmp_path: Path) -> None:
+    idle = RunningService(tmp_path / "data")
+    try:
+        idle.create_pool("physics")
+        endpoint = idle.cli("pool", "start", "physics")["endpoint"]
+        assert httpx.get(f"http://{endpoint}").status_code == 403
+        assert idle.cli("pool", "show", "physics")["endpoint"] == endpoint
+        idle.cli("pool", "stop", "physics")
+        assert idle.processes() == []
+    finally:
+        idle.end()

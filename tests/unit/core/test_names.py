@@ -11,7 +11,9 @@ def test_pool_names_of_lowercase_letters_digits_and_hyphens_are_taken(name: str)
     assert names.check_pool_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", "a" * 41, "Demo", "-a", "a-", "a_b", "a.b", "a:b", "a/b", "a\n", "ä", "a b", "😀"])
+@pytest.mark.parametrize(
+    "name", ["", "a" * 41, "Demo", "-a", "a-", "a_b", "a.b", "a:b", "a/b", "a\n", "ä", "a b", "😀"]
+)
 def test_other_pool_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="is not a pool name"):
         names.check_pool_name(name)
@@ -25,8 +27,33 @@ def test_bucket_names_of_s3_are_taken(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("ab", "a" * 64, "Abc", "a_c", ".abc", "abc.", "-abc", "abc-", "a..b", "a.-b", "a-.b", "abc\n", "a/c", "a:c", ""),
-        *("192.168.5.4", "999.1.2.3", "xn--abc", "sthree-abc", "amzn-s3-demo-x", "abc-s3alias", "abc--ol-s3", "abc--x-s3"),
+        *(
+            "ab",
+            "a" * 64,
+            "Abc",
+            "a_c",
+            ".abc",
+            "abc.",
+            "-abc",
+            "abc-",
+            "a..b",
+            "a.-b",
+            "a-.b",
+            "abc\n",
+            "a/c",
+            "a:c",
+            "",
+        ),
+        *(
+            "192.168.5.4",
+            "999.1.2.3",
+            "xn--abc",
+            "sthree-abc",
+            "amzn-s3-demo-x",
+            "abc-s3alias",
+            "abc--ol-s3",
+            "abc--x-s3",
+        ),
     ],
 )
 def test_other_bucket_names_are_refused(name: str) -> None:

@@ -33,10 +33,11 @@ _REQUEST_SECONDS = 5.0
 _RELOAD_SECONDS = 10.0
 _TOKEN_KEYS = ("JWT_SIGNING_KEY", "JWT_SIGNING_READ_KEY", "JWT_FILER_SIGNING_KEY", "JWT_FILER_SIGNING_READ_KEY")
 
-# Run as the owner, in the pool's directory. What the master remembers belongs to its old ports: it learns the
+# Run as the owner. The server needs the way to the directory, not only the directory itself. What the master remembers belongs to its old ports: it learns the
 # volumes anew from the volume server. The .toml files keep those of /etc/seaweedfs or the owner's home out.
 _PRELUDE = """\
 set -e
+cd -- "$0"
 mkdir -p volumes filer
 rm -rf master
 mkdir master
@@ -150,7 +151,7 @@ class _Server:
         environment = {f"WEED_{name}": secrets.token_hex(32) for name in _TOKEN_KEYS}
         if self._launch.memory_limit_mb:
             environment["GOMEMLIMIT"] = f"{self._launch.memory_limit_mb}MiB"
-        command = ["/bin/sh", "-c", _PRELUDE, "weed", str(binary), *self._arguments()]
+        command = ["/bin/sh", "-c", _PRELUDE, str(self._launch.directory), str(binary), *self._arguments()]
         try:
             return start_child(self._launch, command, environment=environment, pass_fds=[self._config])
         except StartFailed:

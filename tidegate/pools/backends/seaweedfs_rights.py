@@ -89,7 +89,7 @@ def rights(administrator: Administrator, setup: Setup) -> bytes:
     policies = [
         {"name": "readonly", "content": _policy([_allow(_READ, _EVERYTHING)])},
         {"name": "writeonly", "content": _policy([_allow(_WRITE, _EVERYTHING)])},
-        {"name": "anonymous", "content": _policy(to_all)},
+        *([{"name": "anonymous", "content": _policy(to_all)}] if to_all else []),
     ]
     accounts = [{"id": _ACCOUNT, "displayName": _ACCOUNT}]
     return json.dumps({"accounts": accounts, "identities": identities, "policies": policies}).encode()
