@@ -97,6 +97,7 @@ class AccessLog:
         self._lines: list[bytes] = []
         self._bytes = 0
         self._dropped = 0
+        self._behind = False
 
     @classmethod
     def open(cls, settings: LogSettings, data: Path) -> AccessLog:
@@ -120,7 +121,8 @@ class AccessLog:
             return
         self._lines.append(encoded)
         self._bytes += len(encoded)
-        if self._bytes >= _BUFFER_BYTES:
+        # While the reader is behind, only the regular flush tries again: not every line may cost an attempt.
+        if self._bytes >= _BUFFER_BYTES and not self._behind:
             self.flush()
 
     def flush(self) -> None:
@@ -132,6 +134,7 @@ class AccessLog:
             log.error("the access log cannot be written: %s; %d lines are lost", error.strerror, len(self._lines))
             self._lines = []
         self._bytes = sum(map(len, self._lines))
+        self._behind = bool(self._lines)
         if self._dropped and not self._lines:
             log.warning("the access log's reader was too slow: %d lines were dropped", self._dropped)
             self._dropped = 0

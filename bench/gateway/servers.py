@@ -77,13 +77,12 @@ class Nginx:
 
 @contextmanager
 def running_tidegate(data: Path, *settings: str) -> Iterator[Tidegate]:
-    command = [sys.executable, "-m", "tidegate.cli.main"]
+    command = [str(Path(sys.executable).parent / "tidegate")]
     overrides = [part for setting in settings for part in ("--set", setting)]
-    with (data.parent / f"{data.name}.log").open("wb") as log:
-        process = subprocess.Popen([*command, "up", "--data", str(data), *overrides], stdout=log, stderr=log)
+    process = subprocess.Popen([*command, "up", "--data", str(data), *overrides], stdout=subprocess.DEVNULL)
     try:
         file = data / "run" / "endpoints.json"
-        _wait(file.exists, process, f"tidegate up; see {data}.log")
+        _wait(file.exists, process, "tidegate up")
         address = urlsplit(json.loads(file.read_text())["s3"])
         made = subprocess.run(
             [*command, "pool", "create", "bench", "--data", str(data), "--json"], check=True, capture_output=True

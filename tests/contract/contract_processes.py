@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from contract_groups import PATIENCE_SECONDS, gather
+
 from tidegate.adapters.kafka_topics import KafkaTopics
 from tidegate.adapters.redis_tables import RedisTables
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.adapters.sqlite_topics import SqliteTopics
-from tidegate.ports import Consumer, Message, Record, Tables, Topics
-
-PATIENCE_SECONDS = 60.0
+from tidegate.ports import Record, Tables, Topics
 
 _processes = multiprocessing.get_context("spawn")
 
@@ -90,16 +89,6 @@ def children(*starts: tuple[Any, ...]) -> Iterator[list[Child]]:
     finally:
         for child in started:
             child.end()
-
-
-def gather(consumer: Consumer, count: int, limit: int = 100) -> list[Message]:
-    """Polls until `count` messages came, without acknowledging them."""
-    found: list[Message] = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"only {len(found)} of {count} messages came"
-        found += consumer.poll(min(limit, count - len(found)), 0.5)
-    return found
 
 
 # What runs in other processes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from contract_processes import gather
+from contract_groups import gather
 
 from tidegate.adapters import kafka_consumer
 from tidegate.adapters.kafka_topics import KafkaTopics
@@ -93,7 +93,7 @@ def test_retries_beyond_the_memory_allowed_wait_on_the_broker(
         consumer.retry_later(message, not_before=not_before)
     for _ in range(15):
         assert consumer.poll(2, 0.05) == []
-    assert 0 < consumer._waiting.size_bytes < 10_000  # type: ignore[attr-defined]
+    assert 0 < consumer._holdings.waiting_bytes < 10_000  # type: ignore[attr-defined]
     again = []
     while len(again) < 30:
         batch = gather(consumer, 1, limit=1)

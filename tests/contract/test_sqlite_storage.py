@@ -33,6 +33,17 @@ def test_every_commit_is_synced_in_write_ahead_mode(tmp_path: Path) -> None:
     database.close()
 
 
+def test_files_are_for_the_service_alone(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables.put("k", "v")
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
+        "tables.db": 0o600,
+        "tables.db-wal": 0o600,
+        "tables.db-shm": 0o600,
+    }
+    tables.close()
+
+
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
     database = Database(tmp_path / "d.db", SCHEMA)
     with pytest.raises(ValueError, match="stop"), database.write() as connection:

@@ -70,7 +70,7 @@ def test_topic_made_by_one_is_found_by_another(topics: Topics, topics_address: T
     other.close()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", ".a", "a" * 151, "x.retry", "é"])
+@pytest.mark.parametrize("name", ["", "a/b", "a b", ".a", "a" * 101, "x.retry", "é"])
 def test_unusable_topic_name_is_refused(topics: Topics, name: str) -> None:
     with pytest.raises(InvalidInput):
         topics.create(name, 1)
@@ -84,7 +84,7 @@ def test_unusable_number_of_partitions_is_refused(topics: Topics, partitions: in
 
 def test_unusable_group_name_is_refused(topics: Topics) -> None:
     topics.create("t", 1)
-    for name in ("", "a.b", "a:b", "a" * 65):
+    for name in ("", "a.b", "a:b", "a" * 41):
         with pytest.raises(InvalidInput):
             topics.consumer("t", name)
 

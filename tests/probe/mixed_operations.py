@@ -34,11 +34,13 @@ class Fact:
 
 @dataclass
 class Record:
-    """What all clients saw. `broken` counts, per bucket and key, requests that were tried more than once;
-    `doubtful_uploads` are uploads whose end was not acknowledged although it may have come about."""
+    """What all clients saw. `broken` counts, per bucket and key, tries without an answer; `broken_tags` are the tags
+    that such tries may have left on a version which was current then and is not any more; `doubtful_uploads` are
+    uploads whose end was not acknowledged although it may have come about."""
 
     facts: list[Fact] = field(default_factory=list)
     broken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    broken_tags: set[tuple[str, str, Tags]] = field(default_factory=set)
     doubtful_uploads: set[str] = field(default_factory=set)
     done: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -49,7 +51,7 @@ class Record:
 
 
 class Mixer:
-    """One client. `stop_when` is not needed: it does `count` operations and ends."""
+    """One client."""
 
     def __init__(self, client: Any, buckets: list[str], keys: list[str], record: Record, seed: int) -> None:
         self.client = client
@@ -59,6 +61,7 @@ class Mixer:
         self.random = random.Random(seed)
         self.versions: list[tuple[str, str, str]] = []
         self.serial = 0
+        self.was_broken = False
         self.name = f"client-{seed}"
 
     def run(self, count: int) -> None:
@@ -100,8 +103,9 @@ class Mixer:
             lambda: self.client.copy_object(Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": source}),
         )
         if answer is not None:
-            fact = Fact(bucket, "put", key, answer.get("VersionId", ""), answer["CopyObjectResult"]["ETag"].strip('"'))
-            self.record.add(fact)
+            self.record.add(Fact(bucket, "put", key, answer.get("VersionId", ""), _etag(answer["CopyObjectResult"])))
+        elif self.was_broken:  # the source is gone now, and was not yet when an unanswered try copied it
+            self.put(bucket, key)
 
     def delete(self, bucket: str, key: str) -> None:
         answer = self._until_acknowledged(bucket, [key], lambda: self.client.delete_object(Bucket=bucket, Key=key))
@@ -132,14 +136,14 @@ class Mixer:
         tags = self._tags()
         wanted = {"TagSet": [{"Key": name, "Value": value} for name, value in tags]}
         answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.put_object_tagging(Bucket=bucket, Key=key, Tagging=wanted)
+            bucket, [key], lambda: self.client.put_object_tagging(Bucket=bucket, Key=key, Tagging=wanted), tags
         )
         if answer is not None:
             self.record.add(Fact(bucket, "tagging", key, tags=tags))
 
     def untag(self, bucket: str, key: str) -> None:
         answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.delete_object_tagging(Bucket=bucket, Key=key)
+            bucket, [key], lambda: self.client.delete_object_tagging(Bucket=bucket, Key=key), ()
         )
         if answer is not None:
             self.record.add(Fact(bucket, "tagging", key))
@@ -192,9 +196,12 @@ class Mixer:
         if version and version != "null":
             self.versions.append((bucket, key, version))
 
-    def _until_acknowledged(self, bucket: str, keys: list[str], request: Callable[[], Any]) -> Any:
+    def _until_acknowledged(
+        self, bucket: str, keys: list[str], request: Callable[[], Any], tags: Tags | None = None
+    ) -> Any:
         """The answer; None where there is nothing to change (any more)."""
         give_up = time.monotonic() + LONGEST_WAIT
+        self.was_broken = False
         while True:
             try:
                 return request()
@@ -207,8 +214,11 @@ class Mixer:
             except HTTPClientError:
                 if time.monotonic() > give_up:
                     raise
+            self.was_broken = True
             with self.record.lock:
                 self.record.broken.update((bucket, key) for key in keys)
+                if tags is not None:
+                    self.record.broken_tags.update((bucket, key, tags) for key in keys)
             time.sleep(PAUSE_BEFORE_REPETITION)
 
     def _body(self) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -19,9 +19,10 @@ from confluent_kafka import Message as KafkaMessage
 
 from tidegate.adapters import dead_letters, kafka_messages, limits
 from tidegate.adapters.kafka_client import REQUEST_SECONDS, Cluster, translated, translating
+from tidegate.adapters.kafka_holdings import Holdings
 from tidegate.adapters.kafka_messages import Names
 from tidegate.adapters.kafka_producer import Outgoing, StoringProducer
-from tidegate.adapters.kafka_progress import Delivery, Progress, Source, WaitingRoom, read_note
+from tidegate.adapters.kafka_progress import Delivery, Place, read_note
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.ports import Message
 
@@ -40,9 +41,6 @@ _LOST_MEMBERSHIP = {
 _PASSING = {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 _log = logging.getLogger(__name__)
-
-
-_Identity = tuple[int, int, int]  # partition, offset, attempt
 
 
 class KafkaConsumer:
@@ -64,15 +62,10 @@ class KafkaConsumer:
         self._main = names.topic(topic)
         self._retry = names.retry(topic, group)
         self._gained: list[TopicPartition] = []
-        self._held: dict[tuple[str, int], Progress] = {}
-        self._committed: dict[tuple[str, int], tuple[int, str]] = {}
+        self._holdings = Holdings()
         self._trimmed: dict[int, int] = {}
         self._arrived: deque[KafkaMessage] = deque()
-        self._ready: deque[Delivery] = deque()
-        self._waiting = WaitingRoom()
         self._retries_paused = False
-        self._in_flight: dict[_Identity, list[Source]] = {}
-        self._turn = 0
         self._closed = False
         cluster.create(self._retry, cluster.partitions(self._main))
         with translating():
@@ -88,8 +81,8 @@ class KafkaConsumer:
         wait = 0.0
         while True:
             # Even with enough at hand the library wants to be polled: it answers for our membership.
-            self._fetch(max(1, limit - len(self._ready)), wait)
-            batch = self._take(limit)
+            self._fetch(max(1, limit - self._holdings.ready_count), wait)
+            batch = self._holdings.take(limit, time.time())
             remaining = deadline - time.monotonic()
             if batch or remaining <= 0:
                 return batch
@@ -98,8 +91,9 @@ class KafkaConsumer:
     def acknowledge(self, messages: Sequence[Message]) -> None:
         self._refuse_if_closed()
         for message in messages:
-            self._finish(message)
-        self._commit(self._held)
+            if self._is_in_flight(message):
+                self._holdings.finish(message)
+        self._commit(self._holdings.places)
 
     def retry_later(self, message: Message, *, not_before: float) -> None:
         self._refuse_if_closed()
@@ -107,8 +101,8 @@ class KafkaConsumer:
             # Stored first and finished afterwards: dying in between repeats it, and loses nothing.
             partition = message.partition % self._cluster.partitions(self._retry)
             self._producer.send(self._retry, [kafka_messages.retry(message, not_before, partition)])
-            self._finish(message)
-            self._commit(self._held)
+            self._holdings.finish(message)
+            self._commit(self._holdings.places)
 
     def dead_letter(self, message: Message, reason: str) -> None:
         self._refuse_if_closed()
@@ -117,8 +111,8 @@ class KafkaConsumer:
             self._cluster.create(letters, dead_letters.PARTITIONS)
             letter = dead_letters.letter(message, self._group, reason)
             self._producer.send(letters, [Outgoing(kafka_messages.key_bytes(letter.key), letter.value)])
-            self._finish(message)
-            self._commit(self._held)
+            self._holdings.finish(message)
+            self._commit(self._holdings.places)
 
     def close(self) -> None:
         if not self._closed:
@@ -147,42 +141,21 @@ class KafkaConsumer:
                 return
             raise translated(error)
         source = kafka_messages.source_of(message)
-        progress = self._held.get((source.topic, source.partition))
-        if progress is None or not progress.fetched(source.offset):
+        if not self._holdings.expects(source):
             return
         if source.topic == self._retry:
-            self._waiting.add(kafka_messages.retried_delivery(self._topic, message))
+            self._holdings.add_waiting(kafka_messages.retried_delivery(self._topic, message))
         else:
-            self._ready.append(Delivery(kafka_messages.first_delivery(self._topic, message), source))
-
-    def _take(self, limit: int) -> list[Message]:
-        """Retries and first deliveries, in turns first, so that neither kind can starve the other."""
-        self._turn += 1
-        if self._turn % 2:
-            taken = self._waiting.take_due(time.time(), limit)
-            taken += self._take_ready(limit - len(taken))
-        else:
-            taken = self._take_ready(limit)
-            taken += self._waiting.take_due(time.time(), limit - len(taken))
-        batch = []
-        for delivery in taken:
-            sources = self._in_flight.setdefault(_identity(delivery.message), [])
-            if not sources:  # otherwise a second copy, stored when a retry was repeated: finished with the first
-                batch.append(delivery.message)
-            sources.append(delivery.source)
-        return batch
-
-    def _take_ready(self, limit: int) -> list[Delivery]:
-        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+            self._holdings.add_ready(Delivery(kafka_messages.first_delivery(self._topic, message), source))
 
     def _seconds_to_next_retry(self) -> float:
-        due = self._waiting.next_due()
+        due = self._holdings.next_due()
         return REQUEST_SECONDS if due is None else max(0.001, due - time.time())
 
     def _pace_retries(self) -> None:
         """Bounds the memory that waiting retries take: further ones are left on the broker."""
-        size = self._waiting.size_bytes
-        retries = [TopicPartition(topic, number) for topic, number in self._held if topic == self._retry]
+        size = self._holdings.waiting_bytes
+        retries = [TopicPartition(topic, number) for topic, number in self._holdings.places if topic == self._retry]
         with translating():
             if size > MAX_WAITING_BYTES:
                 self._client.pause(retries)
@@ -194,20 +167,10 @@ class KafkaConsumer:
     # Completion
 
     def _is_in_flight(self, message: Message) -> bool:
-        return message.topic == self._topic and _identity(message) in self._in_flight
+        return message.topic == self._topic and self._holdings.in_flight(message)
 
-    def _finish(self, message: Message) -> None:
-        """What this member no longer holds is left alone: it is being delivered to another one."""
-        if self._is_in_flight(message):
-            for source in self._in_flight.pop(_identity(message)):
-                self._held[source.topic, source.partition].finished(source.offset)
-
-    def _commit(self, where: Iterable[tuple[str, int]]) -> None:
-        changed = {}
-        for place in where:
-            state = self._held[place].to_commit()
-            if state is not None and state != self._committed.get(place):
-                changed[place] = state
+    def _commit(self, places: list[Place]) -> None:
+        changed = self._holdings.uncommitted(places)
         if not changed:
             return
         offsets = [TopicPartition(*place, offset, metadata=note) for place, (offset, note) in changed.items()]
@@ -222,10 +185,10 @@ class KafkaConsumer:
             # or they stay ours when the group has settled, and the next commit carries this one along.
             _log.info("Kafka did not take a commit of group %r: %s", self._group, error.args[0].str())
             return
-        self._committed.update(changed)
+        self._holdings.committed(changed)
         self._trim_retries(changed)
 
-    def _trim_retries(self, changed: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    def _trim_retries(self, changed: Mapping[Place, tuple[int, str]]) -> None:
         """Nobody else reads the retry topic, so what is committed there can go."""
         for (topic, partition), (offset, _) in changed.items():
             if topic == self._retry and offset >= self._trimmed.get(partition, 0) + TRIM_RETRIES_EVERY:
@@ -251,12 +214,12 @@ class KafkaConsumer:
                 raise translated(found.error)
         for found in answers:
             done = read_note(found.offset, found.metadata or "") if found.offset >= 0 else set()
-            self._held[_place(found)] = Progress(done)
+            self._holdings.gain(_place(found), done)
         self._gained = []
 
     def _give_up(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
         try:
-            self._commit([place for place in map(_place, partitions) if place in self._held])
+            self._commit([_place(partition) for partition in partitions])
         finally:
             self._drop(partitions)
 
@@ -265,24 +228,14 @@ class KafkaConsumer:
         self._drop(partitions)
 
     def _drop(self, partitions: list[TopicPartition]) -> None:
-        dropped = set(map(_place, partitions))
-        for place in dropped:
-            self._held.pop(place, None)
-            self._committed.pop(place, None)
+        dropped = {_place(partition) for partition in partitions}
+        self._holdings.drop(dropped)
         self._gained = [gained for gained in self._gained if _place(gained) not in dropped]
         self._arrived = deque(
-            message for message in self._arrived if message.error() or _message_place(message) not in dropped
+            message
+            for message in self._arrived
+            if message.error() or kafka_messages.source_of(message).place not in dropped
         )
-        self._waiting.keep(lambda delivery: self._holds(delivery.source))
-        self._ready = deque(delivery for delivery in self._ready if self._holds(delivery.source))
-        kept = {
-            identity: [source for source in sources if self._holds(source)]
-            for identity, sources in self._in_flight.items()
-        }
-        self._in_flight = {identity: sources for identity, sources in kept.items() if sources}
-
-    def _holds(self, source: Source) -> bool:
-        return (source.topic, source.partition) in self._held
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -305,14 +258,5 @@ def _member_settings(settings: Mapping[str, Any], group: str, lease_seconds: flo
     }
 
 
-def _identity(message: Message) -> _Identity:
-    return message.partition, message.offset, message.attempt
-
-
-def _message_place(message: KafkaMessage) -> tuple[str, int]:
-    source = kafka_messages.source_of(message)
-    return source.topic, source.partition
-
-
-def _place(partition: TopicPartition) -> tuple[str, int]:
+def _place(partition: TopicPartition) -> Place:
     return partition.topic, partition.partition

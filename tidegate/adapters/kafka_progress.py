@@ -21,6 +21,9 @@ NOTE_LOOKS_AT = 2000
 _NOTE_MARK = "done:"
 
 
+Place = tuple[str, int]  # Kafka's topic and partition
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a message was read: in its topic at first, in the group's retry topic later."""
@@ -28,6 +31,10 @@ class Source:
     topic: str
     partition: int
     offset: int
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)

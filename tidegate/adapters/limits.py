@@ -21,8 +21,9 @@ MAX_PARTITIONS = 1024
 DEAD_LETTERS_SUFFIX = ".dead-letters"
 RETRY_SUFFIX = ".retry"
 
-_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
-_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+# Together with a prefix of 40 characters, what adapters add stays below Kafka's limit of 249.
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(\.dead-letters){0,2}")
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
 def utf8(text: str, what: str) -> bytes:
@@ -65,7 +66,7 @@ def scan_limit(limit: int) -> int:
 def topic_name(name: str) -> str:
     if not _TOPIC.fullmatch(name):
         raise InvalidInput(
-            f"a topic's name has up to 150 letters, digits, dots, dashes and underscores and begins with a letter "
+            f"a topic's name has up to 100 letters, digits, dots, dashes and underscores and begins with a letter "
             f"or digit, unlike {name!r}"
         )
     if name.endswith(RETRY_SUFFIX):
@@ -77,7 +78,7 @@ def group_name(name: str) -> str:
     # Without dots, `<topic>.<group>.retry` can be read in one way only.
     if not _GROUP.fullmatch(name):
         raise InvalidInput(
-            f"a group's name has up to 64 letters, digits, dashes and underscores and begins with a letter "
+            f"a group's name has up to 40 letters, digits, dashes and underscores and begins with a letter "
             f"or digit, unlike {name!r}"
         )
     return name

@@ -7,12 +7,13 @@ writes go through one connection per process, in a transaction that takes the wr
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.core.errors import Unavailable
@@ -119,6 +120,9 @@ class Database:
 
     def _prepare(self, schema: str) -> sqlite3.Connection:
         """The connection that writes. It never waits inside SQLite: `_begin` does, in shorter steps."""
+        with suppress(OSError):  # SQLite says better what is wrong
+            # The files beside it (-wal, -shm) inherit the mode: the records are nobody else's business.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = self._connect(0)
         deadline = time.monotonic() + self._busy_seconds
         while True:

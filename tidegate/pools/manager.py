@@ -22,7 +22,7 @@ from tidegate.pools.running import Running
 from tidegate.pools.starting import Refused, Starting
 from tidegate.pools.vault import Vault
 from tidegate.pools.waiting import StopRequested, hold_signals
-from tidegate.pools.watching import Watch
+from tidegate.pools.watching import End, Watch
 from tidegate.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -59,11 +59,11 @@ def manage(data: Path, pool: str, settings: Settings) -> int:
         log.info("pool %s runs at %s after %.1f s", pool, outcome.backend.endpoint, time.monotonic() - begun)
         answer({"endpoint": outcome.backend.endpoint})
         try:
-            why = Watch(outcome).run()
+            end = Watch(outcome).run()
         except StopRequested as request:
-            why = str(request)
-        log.info("pool %s stops: %s", pool, why)
-        outcome.stop()
+            end = End(str(request))
+        log.info("pool %s stops: %s", pool, end.why)
+        outcome.stop(in_charge=end.in_charge)
         return 0
     finally:
         tables.close()

@@ -42,9 +42,9 @@ class Mutex:
         self._renewed_at = time.monotonic()
         return self._tables.compare_and_set(self._key, found, self._text, expires_in=self._seconds)
 
-    def keep(self) -> None:
-        """Looks at the entry, and renews it in time. Raises `MutexLost`; while the tables cannot be reached, only
-        after the entry must have expired."""
+    def keep(self) -> bool:
+        """Looks at the entry, and renews it in time. Raises `MutexLost`. False while the tables cannot be reached,
+        which counts as a loss only after the entry must have expired."""
         try:
             if time.monotonic() - self._renewed_at < self._seconds / 3:
                 held = self._tables.get(self._key) == self._text
@@ -55,9 +55,10 @@ class Mutex:
         except Unavailable as error:
             if time.monotonic() - self._renewed_at >= self._seconds:
                 raise MutexLost(f"the tables could not be reached for {self._seconds:.0f} s: {error}") from None
-            return
+            return False
         if not held:
             raise MutexLost("another manager is in charge, or somebody removed the entry")
+        return True
 
     def release(self) -> None:
         self._tables.compare_and_set(self._key, self._text, None)

@@ -19,10 +19,11 @@ from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.records import BackendEntry, Bucket, Key, ManagerEntry, Pool, PoolStatus, User
 from tidegate.pools import catalogue, stopping
 from tidegate.pools.backends.known import check_backend
-from tidegate.pools.catalogue import DIRECT_HOSTNAME, DIRECTORY, ENDPOINT, GENERATION, LAST_ACCESS
+from tidegate.pools.catalogue import ENDPOINT, GENERATION, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
-from tidegate.pools.directories import check_usable, choose_directory, make_directory, overlaps
+from tidegate.pools.directories import check_usable, choose_directory, make_directory
 from tidegate.pools.owners import Account, choose_account, find_account, group_names
+from tidegate.pools.places import Places
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
 from tidegate.settings import Settings
@@ -62,6 +63,7 @@ class Registry:
         self._data = data
         self._settings = settings
         self._changes = ChangeCounter(data)
+        self._places = Places(tables)
 
     # --- pools -----------------------------------------------------------------------------------
 
@@ -93,23 +95,22 @@ class Registry:
             raise AlreadyExists(f"there is a pool {name} already")
         check_usable(pool.directory, account)
         try:
-            self._claim_places(pool)
+            self._places.claim(pool)
             make_directory(pool.directory, account)
             self._note_owner(account, now)
             if not self.tables.put_if_absent(Pool.PREFIX + name, pool.to_json()):
                 raise AlreadyExists(f"there is a pool {name} already")
-            self._check_places(pool)
+            self._places.confirm(pool)
         except BaseException:
-            self._give_up(pool)
+            self.tables.compare_and_set(Pool.PREFIX + name, pool.to_json(), None)
+            other = self.tables.get(Pool.PREFIX + name)
+            self._places.release(pool, keeper=Pool.from_json(other) if other is not None else None)
             raise
         self._changes.bump()
         return pool
 
     def pool(self, name: str) -> Pool:
-        text = self.tables.get(Pool.PREFIX + names.check_pool_name(name))
-        if text is None:
-            raise NotFound(f"there is no pool {name}")
-        return Pool.from_json(text)
+        return Pool.from_json(self._text(Pool.PREFIX + names.check_pool_name(name), f"pool {name}"))
 
     def pools(self) -> list[Pool]:
         return catalogue.every_pool(self.tables)
@@ -122,13 +123,13 @@ class Registry:
         expires_at: float | _Unchanged | None = UNCHANGED,
     ) -> Pool:
         while True:
-            before = self.pool(name)
-            after = before
+            before = self._text(Pool.PREFIX + names.check_pool_name(name), f"pool {name}")
+            after = Pool.from_json(before)
             if online is not None:
                 after = replace(after, online=online)
             if not isinstance(expires_at, _Unchanged):
                 after = replace(after, expires_at=_check_number(expires_at))
-            if self.tables.compare_and_set(Pool.PREFIX + name, before.to_json(), after.to_json()):
+            if self.tables.compare_and_set(Pool.PREFIX + name, before, after.to_json()):
                 self._changed(name)
                 return after
 
@@ -137,14 +138,13 @@ class Registry:
         pool = self.pool(name)
         self.update_pool(name, online=False)  # nothing wakes it meanwhile
         self.stop_pool(name)
-        for key in catalogue.keys_of(self.tables, name):
-            self.tables.delete(Key.PREFIX + key.access_key)
-        for bucket in catalogue.buckets_of(self.tables, name):
-            self.tables.delete(Bucket.PREFIX + bucket.name)
+        self._forget_contents(name)
         for prefix in (PoolStatus.PREFIX, LAST_ACCESS, GENERATION):
             self.tables.delete(prefix + name)
-        self._release_places(pool)
+        self._places.release(pool)
         self.tables.delete(Pool.PREFIX + name)
+        self._forget_contents(name)  # what came in between: nothing more can come
+        self.tables.delete(GENERATION + name)
         self._changes.bump()
 
     def stop_pool(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Registry:
         self, pool: str, *, now: float, policy: str = "readwrite", expires_at: float | None = None
     ) -> tuple[Key, str]:
         """The key and its secret, which is shown only here."""
-        self.pool(pool)
+        home = self.pool(pool)
         names.check_key_policy(policy)
         _check_expiry(expires_at, now)
         secret = _random(_SECRET_CHARACTERS, _SECRET_LENGTH)
@@ -198,14 +198,12 @@ class Registry:
             )
             if self.tables.put_if_absent(Key.PREFIX + key.access_key, key.to_json()):
                 break
+        self._still_there(home, Key.PREFIX + key.access_key, key.to_json())
         self._changed(pool)
         return key, secret
 
     def key(self, access_key: str) -> Key:
-        text = self.tables.get(Key.PREFIX + names.check_access_key(access_key))
-        if text is None:
-            raise NotFound(f"there is no access key {access_key}")
-        return Key.from_json(text)
+        return Key.from_json(self._text(Key.PREFIX + names.check_access_key(access_key), f"access key {access_key}"))
 
     def keys(self, pool: str) -> list[Key]:
         return catalogue.keys_of(self.tables, self.pool(pool).name)
@@ -220,18 +218,16 @@ class Registry:
     def create_bucket(self, name: str, pool: str, *, now: float, policy: str = "none") -> Bucket:
         names.check_bucket_name(name)
         names.check_bucket_policy(policy)
-        self.pool(pool)
+        home = self.pool(pool)
         bucket = Bucket(name=name, pool=pool, uid=uuid.uuid4().hex, policy=policy, created_at=now)
         if not self.tables.put_if_absent(Bucket.PREFIX + name, bucket.to_json()):
             raise AlreadyExists(f"there is a bucket {name} already; bucket names are shared by all pools")
+        self._still_there(home, Bucket.PREFIX + name, bucket.to_json())
         self._changed(pool)
         return bucket
 
     def bucket(self, name: str) -> Bucket:
-        text = self.tables.get(Bucket.PREFIX + names.check_bucket_name(name))
-        if text is None:
-            raise NotFound(f"there is no bucket {name}")
-        return Bucket.from_json(text)
+        return Bucket.from_json(self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}"))
 
     def buckets(self, pool: str) -> list[Bucket]:
         return catalogue.buckets_of(self.tables, self.pool(pool).name)
@@ -239,16 +235,16 @@ class Registry:
     def set_bucket_policy(self, name: str, policy: str) -> Bucket:
         names.check_bucket_policy(policy)
         while True:
-            before = self.bucket(name)
-            after = replace(before, policy=policy)
-            if self.tables.compare_and_set(Bucket.PREFIX + name, before.to_json(), after.to_json()):
-                self._changed(before.pool)
+            before = self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}")
+            after = replace(Bucket.from_json(before), policy=policy)
+            if self.tables.compare_and_set(Bucket.PREFIX + name, before, after.to_json()):
+                self._changed(after.pool)
                 return after
 
     def delete_bucket(self, name: str) -> None:
         """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name."""
         bucket = self.bucket(name)
-        self.tables.compare_and_set(Bucket.PREFIX + name, bucket.to_json(), None)
+        self.tables.delete(Bucket.PREFIX + name)
         self._changed(bucket.pool)
 
     # --- users -----------------------------------------------------------------------------------
@@ -306,50 +302,24 @@ class Registry:
         user = User(name=account.user, permitted=True, modified_at=now, groups=group_names(account))
         self.tables.put_if_absent(User.PREFIX + account.user, user.to_json())
 
-    def _claim_places(self, pool: Pool) -> None:
-        """The directory and the direct host name, for this pool alone. An entry of a pool that does not exist is left
-        over from a creation that broke off."""
-        self._claim(DIRECTORY + pool.directory, pool.name, f"the directory {pool.directory} is used by pool")
-        if pool.direct_hostname:
-            self._claim(DIRECT_HOSTNAME + pool.direct_hostname, pool.name, "that direct host name is used by pool")
-        # After the own entry is written: of two that overlap and come at once, at least one sees the other.
-        for key, holder in catalogue.every(self.tables, DIRECTORY):
-            other = key.removeprefix(DIRECTORY)
-            if holder != pool.name and overlaps(other, pool.directory):
-                raise AlreadyExists(f"the directory {pool.directory} overlaps {other}, which is used by pool {holder}")
+    def _forget_contents(self, pool: str) -> None:
+        for key in catalogue.keys_of(self.tables, pool):
+            self.tables.delete(Key.PREFIX + key.access_key)
+        for bucket in catalogue.buckets_of(self.tables, pool):
+            self.tables.delete(Bucket.PREFIX + bucket.name)
 
-    def _claim(self, key: str, pool: str, taken: str) -> None:
-        while not self.tables.put_if_absent(key, pool):
-            holder = self.tables.get(key)
-            if holder == pool:
-                return
-            if holder is not None:
-                if self.tables.get(Pool.PREFIX + holder) is not None:
-                    raise AlreadyExists(f"{taken} {holder}")
-                self.tables.compare_and_set(key, holder, None)
-
-    def _check_places(self, pool: Pool) -> None:
-        """Whoever took a place over from a creation believed to be broken off must not share it."""
-        if not all(self.tables.get(key) == pool.name for key in _places(pool)):
-            raise Conflict(f"pool {pool.name} was created twice at once; try again")
-
-    def _give_up(self, pool: Pool) -> None:
-        """Undoes a creation; what another creation of the same name uses is left alone."""
-        self.tables.compare_and_set(Pool.PREFIX + pool.name, pool.to_json(), None)
+    def _still_there(self, pool: Pool, key: str, value: str) -> None:
+        """Takes an entry back that was made while its pool was deleted: a later pool must not inherit it."""
         text = self.tables.get(Pool.PREFIX + pool.name)
-        kept = _places(Pool.from_json(text)) if text else []
-        for key in _places(pool):
-            if key not in kept:
-                self.tables.compare_and_set(key, pool.name, None)
+        if text is None or Pool.from_json(text).created_at != pool.created_at:
+            self.tables.compare_and_set(key, value, None)
+            raise NotFound(f"there is no pool {pool.name}")
 
-    def _release_places(self, pool: Pool) -> None:
-        for key in _places(pool):
-            self.tables.compare_and_set(key, pool.name, None)
-
-
-def _places(pool: Pool) -> list[str]:
-    places = [DIRECTORY + pool.directory]
-    return [*places, DIRECT_HOSTNAME + pool.direct_hostname] if pool.direct_hostname else places
+    def _text(self, key: str, what: str) -> str:
+        text = self.tables.get(key)
+        if text is None:
+            raise NotFound(f"there is no {what}")
+        return text
 
 
 def _check_expiry(expires_at: float | None, now: float) -> float | None:

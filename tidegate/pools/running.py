@@ -120,17 +120,24 @@ class Running:
         self.tables.compare_and_set(ENDPOINT + self.name, self.backend.endpoint, None)
         self._changes.bump()
 
-    def stop(self) -> None:
-        """Out of the tables, then the process, then the right to run one: whatever fails, the process ends."""
+    def stop(self, *, in_charge: bool = True) -> None:
+        """Orderly: out of the tables, then the process, then the right to run one. When somebody else may be in
+        charge already, the process first."""
+        if in_charge:
+            self._clear_entries()
+        self.backend.stop(self.settings.pools.stop_seconds)
+        self._lock.release()
+        if not in_charge:
+            self._clear_entries()
+        try:
+            self.mutex.release()
+        except Unavailable as error:
+            log.warning("pool %s: the manager's entry has to expire by itself: %s", self.name, error)
+
+    def _clear_entries(self) -> None:
+        """Only those of this backend, never those of a successor."""
         try:
             self.withdraw()
             self.tables.compare_and_set(BackendEntry.PREFIX + self.name, self._entry.to_json(), None)
         except Unavailable as error:
             log.warning("pool %s: its entries cannot be removed: %s", self.name, error)
-        finally:
-            self.backend.stop(self.settings.pools.stop_seconds)
-            self._lock.release()
-        try:
-            self.mutex.release()
-        except Unavailable as error:
-            log.warning("pool %s: the manager's entry has to expire by itself: %s", self.name, error)

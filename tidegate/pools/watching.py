@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from dataclasses import dataclass
 
 from tidegate.core import pool_states
 from tidegate.core.errors import Unavailable
@@ -16,6 +17,14 @@ from tidegate.pools.starting import is_permitted
 from tidegate.pools.waiting import wait
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a backend is to stop, and whether its manager is still in charge."""
+
+    why: str
+    in_charge: bool = True
 
 
 class Watch:
@@ -31,27 +40,28 @@ class Watch:
         self._withdrawn = False
         self._missed = 0
 
-    def run(self) -> str:
+    def run(self) -> End:
         """Until the backend is to stop; says why. Raises `StopRequested`."""
         while True:
-            why = self.run_once()
-            if why is not None:
-                return why
+            end = self.run_once()
+            if end is not None:
+                return end
             wait(min(self._settings.watch_seconds, max(0.0, self._next_check - time.monotonic())))
 
-    def run_once(self) -> str | None:
+    def run_once(self) -> End | None:
         code = self._running.backend.exit_code()
         if code is not None:
-            return f"the backend ended by itself with code {code}"
+            return End(f"the backend ended by itself with code {code}")
         try:
-            self._running.mutex.keep()
+            reachable = self._running.mutex.keep()
+            reason = self._look_at_tables() if reachable else None
         except MutexLost as lost:
-            return str(lost)
-        try:
-            return self._look_at_tables() or self._check_backend()
+            return End(str(lost), in_charge=False)
         except Unavailable as error:
             log.warning("pool %s: the tables cannot be reached: %s", self._running.name, error)
-            return None
+            reason = None
+        reason = reason or self._check_backend()
+        return End(reason) if reason is not None else None
 
     def _look_at_tables(self) -> str | None:
         reason = self._disabled()

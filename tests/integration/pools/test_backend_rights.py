@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from conftest import World, backends_in, client, make_world
+from pool_world import World, backends_in, client, make_world
 
 READS = {
     "HeadBucket": lambda s3, b: s3.head_bucket(Bucket=b),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import World, alive, backends_in, client, wait_until
+from pool_world import World, alive, backends_in, client, wait_until
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import PoolState
@@ -197,7 +199,9 @@ def test_a_manager_told_to_end_while_it_starts_leaves_nothing(world: World) -> N
         line, _ = manager.communicate()
     assert b"SIGTERM" in line
     assert world.sleeps("demo")
-    assert PoolLock(world.data, "demo").try_acquire()
+    lock = PoolLock(world.data, "demo")
+    assert lock.try_acquire()
+    lock.release()
 
 
 def test_a_pool_that_does_not_exist_cannot_be_woken(world: World) -> None:
@@ -220,18 +224,25 @@ def test_a_directory_that_is_gone_makes_the_pool_inoperable_until_it_is_reset(wo
 
 
 def test_without_free_ports_a_pool_is_not_yet_inoperable(make: Callable[..., World]) -> None:
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        low = min(port - 2, 54000)
-        world = make(f"pools.port_low={low}", f"pools.port_high={low + 10}") if port < 54000 else None
-        if world is None:
-            pytest.fail("the free port lies outside the range that settings allow")
+    with taken_port() as port:
+        world = make(f"pools.port_low={port - 3}", f"pools.port_high={port + 7}")
         world.create("demo")
         with pytest.raises(Unavailable, match="ports") as caught:
             world.wake("demo")
-        assert caught.value.retry_after == 0  # type: ignore[attr-defined]
+        assert getattr(caught.value, "retry_after", None) == 0
         assert world.registry.status("demo", time.time()).state == PoolState.INITIAL
         assert world.sleeps("demo")
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        for port in range(26000, 30000, 20):
+            try:
+                taken.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            taken.listen()
+            yield port
+            return
+        raise AssertionError("no port is free")

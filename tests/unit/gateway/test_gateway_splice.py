@@ -40,6 +40,8 @@ class Wire:
     def __init__(self) -> None:
         self.sender, self.source = _connected()
         self.target, self.reader = _connected()
+        self.source.setblocking(False)
+        self.target.setblocking(False)
         self.progress: list[int] = []
 
     def close(self) -> None:
@@ -58,17 +60,12 @@ def _connected() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = socket.create_connection(listener.getsockname())
         other, _ = listener.accept()
-    other.setblocking(False)
-    one.setblocking(True)
-    return (one, other)
+    return one, other
 
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     made = Wire()
-    # `target` writes and must not block; `reader` is the test's own end.
-    made.target.setblocking(False)
-    made.reader.setblocking(True)
     yield made
     made.close()
 
@@ -103,7 +100,6 @@ def test_exactly_so_many_bytes_pass_and_what_follows_stays(wire: Wire, count: in
 
 def test_a_slow_reader_holds_the_sender_back(wire: Wire) -> None:
     count = 48 * MIB
-    sent = bytearray(1)
     state = {"sent": 0}
 
     def send() -> None:
@@ -127,7 +123,7 @@ def test_a_slow_reader_holds_the_sender_back(wire: Wire) -> None:
     sender = in_thread(send)
     uvloop.run(main())
     sender.join()
-    assert len(received) == count and sent
+    assert len(received) == count
 
 
 def test_a_sender_that_stops_in_the_middle_is_an_error(wire: Wire) -> None:
@@ -149,8 +145,9 @@ def test_a_receiver_that_goes_away_is_an_error(wire: Wire) -> None:
             pass  # the other side gives up, as it should
 
     sender = in_thread(send)
-    in_thread(lambda: (wire.reader.recv(1000), wire.reader.close())).join()
+    reader = in_thread(lambda: (wire.reader.recv(1000), wire.reader.close()))
     assert isinstance(uvloop.run(wire.splice(32 * MIB)), OSError)
+    reader.join()
     wire.source.close()
     sender.join()
 

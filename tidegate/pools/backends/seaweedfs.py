@@ -31,13 +31,15 @@ _MOST_TRIES = 10
 _POLL_SECONDS = 0.03
 _REQUEST_SECONDS = 5.0
 _RELOAD_SECONDS = 10.0
+_OUT_OF_REACH = 77
 _TOKEN_KEYS = ("JWT_SIGNING_KEY", "JWT_SIGNING_READ_KEY", "JWT_FILER_SIGNING_KEY", "JWT_FILER_SIGNING_READ_KEY")
 
-# Run as the owner. The server needs the way to the directory, not only the directory itself. What the master remembers belongs to its old ports: it learns the
-# volumes anew from the volume server. The .toml files keep those of /etc/seaweedfs or the owner's home out.
+# Run as the owner. The server needs the way to its directory, not only the directory. What the master remembers
+# belongs to its old ports: it learns the volumes anew from the volume server. The .toml files keep those of
+# /etc/seaweedfs or the owner's home out.
 _PRELUDE = """\
 set -e
-cd -- "$0"
+cd -- "$0" || exit 77
 mkdir -p volumes filer
 rm -rf master
 mkdir master
@@ -194,6 +196,9 @@ class _Server:
 
     def _explain_exit(self) -> bool:
         code = self._process.wait()
+        if code == _OUT_OF_REACH:
+            why = f"{self._launch.account.user} may not pass through the directories above {self._launch.directory}"
+            raise StartFailed(why, definite=True)
         tail = log_tail(self._launch.log_file, self._log_start)
         if "address already in use" in tail:
             self.stop(0)
