@@ -21,7 +21,7 @@ from tidegate.assembly import open_tables
 from bench.gateway.accounting import processes_of
 from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
 from bench.gateway.report import as_table, failed_requests
-from bench.gateway.requests import Target
+from bench.gateway.requests import UNSIGNED_PAYLOAD, Target
 from bench.gateway.servers import Tidegate, running_nginx, running_tidegate
 from tidegate import settings as settings_module
 
@@ -47,7 +47,7 @@ class Options:
 @click.option("--connections", default=16, help="Connections of the load generator.")
 @click.option("--processes", default=1, help="Gateway processes, and nginx workers.")
 @click.option("--rounds", "count", default=3, help="Rounds over all targets; figures are medians.")
-@click.option("--large-bodies", default=6, help="Bodies of 64 MiB in one round.")
+@click.option("--large-bodies", default=4, help="Bodies of 64 MiB in one round.")
 @click.option("--idle-connections", default=1000, help="Connections for the memory figure.")
 @click.option("--without-log-cost", is_flag=True, help="Leave out the second service and the cost of the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
@@ -136,21 +136,27 @@ def log_cost(directory: Path, driver: Driver, options: Options) -> dict[str, Any
 
 
 def _large(ways: list[Way], driver: Driver, options: Options, directory: Path) -> dict[str, Any]:
+    """PUT with the payload unsigned, where every way has the same to do, and with its digest signed, where Tidegate
+    also checks the digest and the other two do not."""
     file = directory / "body"
     file.write_bytes(os.urandom(MIB) * (LARGE_BYTES // MIB))
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    count = options.large_bodies
-    puts = {way.target.name: way.target.large_put_heads(BUCKET, count, LARGE_BYTES, digest) for way in ways}
-    gets = {way.target.name: way.target.large_gets(BUCKET, count) for way in ways}
 
-    def put(way: Way, into: Series) -> None:
-        driver.large(way, puts[way.target.name], connections=LARGE_CONNECTIONS, body_file=str(file), into=into)
+    def over(heads: dict[str, list[bytes]], body_file: str = "") -> dict[str, Any]:
+        def one(way: Way, into: Series) -> None:
+            requests = heads[way.target.name]
+            driver.large(way, requests, connections=LARGE_CONNECTIONS, body_file=body_file, into=into)
 
-    def get(way: Way, into: Series) -> None:
-        driver.large(way, gets[way.target.name], connections=LARGE_CONNECTIONS, into=into)
+        return _figures(rounds(ways, options.rounds, one))
 
-    written = _figures(rounds(ways, options.rounds, put))
-    return {"get": _figures(rounds(ways, options.rounds, get)), "put": written}
+    def puts(proof: str) -> dict[str, list[bytes]]:
+        count = options.large_bodies
+        return {way.target.name: way.target.large_put_heads(BUCKET, count, LARGE_BYTES, proof) for way in ways}
+
+    unsigned = over(puts(UNSIGNED_PAYLOAD), str(file))
+    signed = over(puts(digest), str(file))
+    read = over({way.target.name: way.target.large_gets(BUCKET, options.large_bodies) for way in ways})
+    return {"get": read, "put": unsigned, "put, digest signed": signed}
 
 
 def _wake(service: Tidegate) -> str:

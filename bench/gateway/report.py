@@ -37,9 +37,9 @@ def goals(results: dict[str, Any]) -> list[Goal]:
 def as_table(results: dict[str, Any]) -> str:
     lines = [_row("", "direct", "nginx", "Tidegate", "Tidegate / nginx"), "-" * 92]
     for kind, ways in results["small"].items():
-        lines += _throughput(f"1 KiB {kind.upper()}", ways, "requests/s", "µs CPU per request")
+        lines += _throughput(f"1 KiB {_named(kind)}", ways, "requests/s", "µs CPU per request")
     for kind, ways in results["large"].items():
-        lines += _throughput(f"64 MiB {kind.upper()}", ways, "MiB/s", "ms CPU per MiB")
+        lines += _throughput(f"64 MiB {_named(kind)}", ways, "MiB/s", "ms CPU per MiB")
     for kind, ways in results["unloaded"].items():
         lines += _latency(f"1 KiB {kind.upper()}, 1 connection", ways)
     for kind, ways in results["small"].items():
@@ -112,6 +112,11 @@ def _shown(ways: dict[str, Figures], figure: str) -> str:
 
 def _over(nginx: float, tidegate: float) -> str:
     return f"{tidegate / nginx:.2f}" if nginx > 0 else "-"
+
+
+def _named(kind: str) -> str:
+    method, comma, rest = kind.partition(",")
+    return method.upper() + comma + rest
 
 
 def _word(reached: bool) -> str:

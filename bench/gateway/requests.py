@@ -10,6 +10,19 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 REGION = "us-east-1"
+EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+
+
+class _DigestSigner(S3SigV4Auth):
+    """Signs a given digest: bodies are sent from files, and hashed once for many requests."""
+
+    def __init__(self, access_key: str, secret_key: str, digest: str) -> None:
+        super().__init__(Credentials(access_key, secret_key), "s3", REGION)
+        self._digest = digest
+
+    def payload(self, request: AWSRequest) -> str:
+        return self._digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +36,9 @@ class Target:
     secret_key: str
 
     def head(self, method: str, path: str, *, length: int = 0, digest: str = "") -> bytes:
-        digest = digest or hashlib.sha256(b"").hexdigest()
         authority = f"{self.host}:{self.port}"
-        request = AWSRequest(method, f"http://{authority}{path}", headers={"X-Amz-Content-SHA256": digest})
-        S3SigV4Auth(Credentials(self.access_key, self.secret_key), "s3", REGION).add_auth(request)
+        request = AWSRequest(method, f"http://{authority}{path}")
+        _DigestSigner(self.access_key, self.secret_key, digest or EMPTY_DIGEST).add_auth(request)
         request.headers["Host"] = authority
         if method == "PUT":
             request.headers["Content-Length"] = str(length)

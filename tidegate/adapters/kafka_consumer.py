@@ -127,7 +127,9 @@ class KafkaConsumer:
             first = self._client.poll(wait)
             if first is not None:
                 self._arrived.append(first)
-                self._arrived += self._client.consume(count - 1, 0) if count > 1 else []
+                # In two steps: while it reads, the library may call `_drop`, which replaces the queue.
+                rest = self._client.consume(count - 1, 0) if count > 1 else []
+                self._arrived.extend(rest)
         self._settle()
         while self._arrived:
             self._receive(self._arrived.popleft())

@@ -54,6 +54,9 @@ class Progress:
 
     def fetched(self, offset: int) -> bool:
         """Notes that the message was read. False if it is finished already."""
+        if self._next is not None and offset < self._next:
+            # Kafka goes over this stretch again, so nothing beyond may be taken for finished.
+            self._open = OrderedDict.fromkeys(earlier for earlier in self._open if earlier < offset)
         self._next = offset + 1
         if offset in self._done_ahead:
             self._done_ahead.remove(offset)

@@ -15,6 +15,7 @@
 | `id:ACCESS_KEY`        | `Key`           | an access key (put-if-absent)                             |
 | `dn:NAME`              | pool name       | the pool behind a direct host name (put-if-absent)        |
 | `gn:POOL`              | a number        | generation: grows when keys, buckets or policies change   |
+| `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
 | `or:STRIPE`            | a token         | whose turn it is (put-if-absent, expires); Redis only     |
 | `ot:STRIPE`            | nanoseconds     | the last time given to a change there; Redis only         |
 """

@@ -81,12 +81,12 @@ def parse_delete_request(body: bytes) -> DeleteRequest:
     entries: list[DeleteEntry] = []
     quiet: str | None = None
     for child in root:
-        if _name(child) == "Object":
+        if local_name(child) == "Object":
             entries.append(_delete_entry(child))
-        elif _name(child) == "Quiet" and quiet is None:
-            quiet = _text(child).strip().lower()
+        elif local_name(child) == "Quiet" and quiet is None:
+            quiet = plain_text(child).strip().lower()
         else:
-            raise _malformed(f"{_name(child)} does not belong here")
+            raise _malformed(f"{local_name(child)} does not belong here")
     if not 1 <= len(entries) <= MOST_DELETES:
         raise _malformed(f"Delete must have 1 to {MOST_DELETES} objects")
     if quiet not in (None, "true", "false"):
@@ -116,7 +116,7 @@ def parse_create_bucket(body: bytes) -> str:
     if not body.strip():
         return ""
     root = _read(body, "CreateBucketConfiguration")
-    return next((_text(child).strip() for child in root if _name(child) == "LocationConstraint"), "")
+    return next((plain_text(child).strip() for child in root if local_name(child) == "LocationConstraint"), "")
 
 
 def parse_versioning(body: bytes) -> str:
@@ -132,12 +132,12 @@ def parse_tagging(body: bytes, most: int = MOST_OBJECT_TAGS) -> Tags:
     """The tags of a tagging request or of the answer to GetObjectTagging."""
     root = _read(body, "Tagging")
     sets = list(root)
-    if len(sets) != 1 or _name(sets[0]) != "TagSet":
+    if len(sets) != 1 or local_name(sets[0]) != "TagSet":
         raise _malformed("Tagging must have one TagSet")
     tags = []
     for node in sets[0]:
-        if _name(node) != "Tag":
-            raise _malformed(f"{_name(node)} does not belong here")
+        if local_name(node) != "Tag":
+            raise _malformed(f"{local_name(node)} does not belong here")
         fields = _fields(node, ("Key", "Value"))
         if len(fields) != 2:
             raise _malformed("a Tag must have a Key and a Value")
@@ -179,23 +179,23 @@ def _checked_tags(tags: list[tuple[str, str]], most: int) -> Tags:
 def parse_reply(body: bytes) -> Reply:
     """CopyObjectResult, CompleteMultipartUploadResult, InitiateMultipartUploadResult and their like; also the
     Error that can stand in a reply of status 200."""
-    root = _backend_document(body)
-    return Reply(_name(root), {_name(child): child.text or "" for child in root})
+    root = backend_document(body)
+    return Reply(local_name(root), {local_name(child): child.text or "" for child in root})
 
 
 def parse_delete_result(body: bytes) -> DeleteResult:
-    root = _backend_document(body)
-    if _name(root) != "DeleteResult":
-        raise Unavailable(f"the backend answered a multi-object delete with {_name(root)}")
+    root = backend_document(body)
+    if local_name(root) != "DeleteResult":
+        raise Unavailable(f"the backend answered a multi-object delete with {local_name(root)}")
     deleted: list[Deleted] = []
     failures: list[DeleteFailure] = []
     for node in root:
-        texts = {_name(child): child.text or "" for child in node}
+        texts = {local_name(child): child.text or "" for child in node}
         key, version_id = texts.get("Key", ""), texts.get("VersionId", "")
-        if _name(node) == "Deleted":
+        if local_name(node) == "Deleted":
             marker = texts.get("DeleteMarker", "").strip().lower() == "true"
             deleted.append(Deleted(key, version_id, marker, texts.get("DeleteMarkerVersionId", "")))
-        elif _name(node) == "Error":
+        elif local_name(node) == "Error":
             failures.append(DeleteFailure(key, version_id, texts.get("Code", ""), texts.get("Message", "")))
     return DeleteResult(tuple(deleted), tuple(failures))
 
@@ -226,9 +226,9 @@ def check_completed_parts(body: bytes) -> None:
     root = _read(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
     last = 0
     for child in root:
-        if _name(child) != "Part":
-            raise _malformed(f"{_name(child)} does not belong here")
-        number = next((_text(field).strip() for field in child if _name(field) == "PartNumber"), "")
+        if local_name(child) != "Part":
+            raise _malformed(f"{local_name(child)} does not belong here")
+        number = next((plain_text(field).strip() for field in child if local_name(field) == "PartNumber"), "")
         if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= MOST_PARTS):
             raise _malformed(f"PartNumber must be a number from 1 to {MOST_PARTS}")
         if int(number) <= last:
@@ -257,12 +257,12 @@ def _read(body: bytes, root_name: str, most_tags: int = _MOST_TAGS) -> Element:
         root = _document(body, most_tags)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise _malformed(str(error)) from None
-    if _name(root) != root_name:
+    if local_name(root) != root_name:
         raise _malformed(f"the root must be {root_name}")
     return root
 
 
-def _backend_document(body: bytes) -> Element:
+def backend_document(body: bytes) -> Element:
     try:
         return _document(body)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
@@ -277,23 +277,23 @@ def _document(body: bytes, most_tags: int = _MOST_TAGS) -> Element:
     return root
 
 
-def _name(node: Element) -> str:
+def local_name(node: Element) -> str:
     return node.tag.rpartition("}")[2]
 
 
-def _text(node: Element) -> str:
+def plain_text(node: Element) -> str:
     if len(node):
-        raise _malformed(f"{_name(node)} must hold text only")
+        raise _malformed(f"{local_name(node)} must hold text only")
     return node.text or ""
 
 
 def _fields(node: Element, known: tuple[str, ...]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for child in node:
-        name = _name(child)
+        name = local_name(child)
         if name not in known or name in fields:
             raise _malformed(f"{name} does not belong here, or stands here twice")
-        fields[name] = _text(child)
+        fields[name] = plain_text(child)
     return fields
 
 

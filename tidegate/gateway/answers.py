@@ -102,6 +102,7 @@ async def _delete_objects(exchange: Exchange, admission: Admission) -> None:
     deleted: tuple[xml.Deleted, ...] = ()
     if entries:
         key = admission.key
+        exchange.begin_change((entry.key, entry.version_id) for entry in entries)
         reply = await ask_signed(
             exchange.gateway,
             admission.pool,
@@ -113,6 +114,8 @@ async def _delete_objects(exchange: Exchange, admission: Admission) -> None:
             headers={b"content-type": b"application/xml"} | _bypass(admission),
         )
         if reply.head.status != 200:
+            if reply.head.status < 500:
+                exchange.settle()
             _repeat(exchange, reply)
             return
         answered = xml.parse_delete_result(reply.body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.errors import TidegateError
@@ -20,9 +20,10 @@ from tidegate.gateway.admission import Admission, admit
 from tidegate.gateway.directory import Missing
 from tidegate.gateway.http1 import LAST_CHUNK, RequestHead, ResponseHead, chunk
 from tidegate.gateway.intake import Intake
+from tidegate.gateway.intents import Intent
+from tidegate.gateway.journal import append_events, journalled
 from tidegate.gateway.ordering import stripe_of
 from tidegate.gateway.transfer import Transfer
-from tidegate.ports import Record
 
 if TYPE_CHECKING:
     from tidegate.gateway.connection import ClientConnection
@@ -37,6 +38,7 @@ _CLIENT_WENT_AWAY = 499  # for the log only; nobody is left to see it
 class Exchange:
     __slots__ = (
         "_body",
+        "_intent",
         "_stripes",
         "_task",
         "_transfer",
@@ -74,6 +76,7 @@ class Exchange:
         self.error_code = ""
         self.sent_bytes = 0
         self._body: list[bytes] = []
+        self._intent = 0
         self._stripes: list[int] = []
         self._task: asyncio.Task[None] | None = None
         self._transfer: Transfer | None = None
@@ -261,6 +264,25 @@ class Exchange:
             stripes, self._stripes = self._stripes, []
             self.gateway.order.release_all(stripes)
 
+    def begin_change(self, changes: Iterable[tuple[str, str]] = ()) -> None:
+        """Called before anything goes out that may make the change; `changes` are keys with version ids."""
+        admission = self.admitted
+        if not admission.operation.journals:
+            return
+        version_id = upload_id = ""
+        if admission.head.query:
+            version_id = journalling.query_value(admission, "versionId")
+            upload_id = journalling.query_value(admission, "uploadId")
+        found = tuple(changes) or ((admission.object_key, version_id),)
+        intent = Intent(time.time(), admission.pool.pool.name, admission.bucket_name, found, upload_id)
+        self._intent = self.gateway.intents.begin(intent)
+
+    def settle(self) -> None:
+        """The change is in the log, or was certainly not made."""
+        if self._intent:
+            self.gateway.intents.end(self._intent)
+            self._intent = 0
+
     def event_time(self, key: str) -> int:
         """The time of a change to a key whose turn this exchange has."""
         return self.gateway.order.next_time(stripe_of(self.admitted.bucket_name, key), time.time_ns())
@@ -287,32 +309,20 @@ class Exchange:
     def _journal(self, events: list[Event], done: Callable[[TidegateError | None], None]) -> None:
         """Hands the events over and gives the keys' turns back: later changes have later times."""
         self.wait(self.gateway.patience_seconds)
-        records = [Record(f"{event.bucket}/{event.key}", event.to_bytes()) for event in events]
-        if records:
-            self.gateway.journal.append(records, done)
+        append_events(self.gateway.journal, events, done)
         self.give_turns_back()
-        if not records:
-            done(None)
 
     async def journalled(self, events: list[Event]) -> None:
         """The same for tasks: returns when the events are on stable storage."""
-        written: asyncio.Future[None] = self.gateway.loop.create_future()
-
-        def done(failure: TidegateError | None) -> None:
-            if written.done():
-                return
-            if failure is None:
-                written.set_result(None)
-            else:
-                written.set_exception(failure)
-
-        self._journal(events, done)
-        await written
+        self.give_turns_back()
+        await journalled(self.gateway, events)
+        self.settle()
 
     def _journalled(self, failure: TidegateError | None) -> None:
         if failure is not None:
             self.backend_failed(failure)
             return
+        self.settle()
         assert self._transfer is not None
         self._transfer.release_reply()
         self.finish()
@@ -404,6 +414,7 @@ class Exchange:
             self._transfer.abandon()
         if self.client is not None:
             self.client.abort()
+        self.status = self.status or _CLIENT_WENT_AWAY
         self.finish()
 
     def finish(self) -> None:
@@ -412,6 +423,8 @@ class Exchange:
         self.finished = True
         self.receiving = False
         self.give_turns_back()
+        if self._intent:
+            self.gateway.healer.doubt(self._intent)
         self.gateway.exchange_ended(self)
         client, self.client = self.client, None
         if client is not None:

@@ -25,6 +25,8 @@ from tidegate.gateway.backend import BackendConnection, BackendGone, BackendPool
 from tidegate.gateway.connection import ClientConnection
 from tidegate.gateway.directory import Directory, Missing, PoolView
 from tidegate.gateway.exchange import Exchange
+from tidegate.gateway.healing import Healer
+from tidegate.gateway.intents import Intents
 from tidegate.gateway.journal import Journal
 from tidegate.gateway.ordering import KeyOrder
 from tidegate.logs import AccessLog
@@ -63,6 +65,7 @@ class Gateway:
         changes: ChangeCounter,
         order: KeyOrder,
         journal: Journal,
+        intents: Intents,
         access_log: AccessLog,
         address: tuple[str, int],
     ) -> None:
@@ -75,6 +78,8 @@ class Gateway:
         self.changes = changes
         self.order = order
         self.journal = journal
+        self.intents = intents
+        self.healer = Healer(self)
         self.connections: set[ClientConnection] = set()
         self.orphans: set[Exchange] = set()
         self.draining = False
@@ -343,6 +348,7 @@ class Gateway:
             connection.abort()
         await self.journal.close()
         await self.order.settle()
+        self.intents.close()
         await self._write_access_times()
         await self.loop.run_in_executor(None, self.tables.delete, self._registration)
         self.flush()

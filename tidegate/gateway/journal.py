@@ -12,11 +12,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate import metrics
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import Event
 from tidegate.ports import Record, Topics
+
+if TYPE_CHECKING:
+    from tidegate.gateway.gateway import Gateway
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +99,30 @@ class NoJournal:
 
     async def close(self) -> None:
         return
+
+
+def append_events(journal: Journal, events: list[Event], done: Done) -> None:
+    """Without events, `done` is called at once."""
+    if events:
+        journal.append([Record(f"{event.bucket}/{event.key}", event.to_bytes()) for event in events], done)
+    else:
+        done(None)
+
+
+async def journalled(gateway: Gateway, events: list[Event]) -> None:
+    """Returns when the events are on stable storage; raises why they are not."""
+    written: asyncio.Future[None] = gateway.loop.create_future()
+
+    def done(failure: TidegateError | None) -> None:
+        if written.done():
+            return
+        if failure is None:
+            written.set_result(None)
+        else:
+            written.set_exception(failure)
+
+    append_events(gateway.journal, events, done)
+    await written
 
 
 def _tell(batch: list[tuple[list[Record], Done]], failure: TidegateError | None) -> None:

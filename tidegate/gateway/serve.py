@@ -12,6 +12,7 @@ import logging
 import signal
 import socket
 import ssl
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,11 +20,12 @@ import uvloop
 
 from tidegate import logs
 from tidegate.assembly import open_tables, open_topics
-from tidegate.core.errors import InvalidInput
+from tidegate.core.errors import InvalidInput, TidegateError
 from tidegate.datadir import DataDirectory
 from tidegate.gateway.connection import ClientConnection
 from tidegate.gateway.directory import Directory
 from tidegate.gateway.gateway import Gateway
+from tidegate.gateway.intents import Intents
 from tidegate.gateway.journal import Journal, NoJournal, TopicJournal
 from tidegate.gateway.ordering import KeyOrder
 from tidegate.gateway.shared_ordering import SharedKeyOrder
@@ -47,7 +49,11 @@ def main() -> None:
     settings = restore(data.settings_file.read_text())
     logs.setup(settings, data.path, "gateway")
     listener = socket.socket(fileno=arguments.fd)
-    uvloop.run(serve(settings, data.path, listener))
+    try:
+        uvloop.run(serve(settings, data.path, listener))
+    except TidegateError as error:
+        logger.error("%s", error)
+        sys.exit(1)
 
 
 async def serve(settings: Settings, data: Path, listener: socket.socket) -> None:
@@ -71,6 +77,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         changes=changes,
         order=_order(settings, data, tables),
         journal=_journal(settings, data, loop),
+        intents=Intents(data / "run" / "intents"),
         access_log=logs.AccessLog.open(settings.log, data),
         address=(host, port),
     )
@@ -79,18 +86,20 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     )
     await gateway.register()
     housekeeping = loop.create_task(gateway.housekeeping())
+    healing = loop.create_task(gateway.healer.run_forever())
     # What lives now lives as long as the process; what comes later dies young.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     logger.info("ready on %s port %d", host, port)
     stopping = loop.create_task(stop.wait())
-    await asyncio.wait({stopping, housekeeping}, return_when=asyncio.FIRST_COMPLETED)
-    if housekeeping.done():
-        housekeeping.result()
+    done, _ = await asyncio.wait({stopping, housekeeping, healing}, return_when=asyncio.FIRST_COMPLETED)
+    for task in done - {stopping}:
+        task.result()  # neither ends by itself: raise what ended it
     logger.info("draining: %d connections", len(gateway.connections))
     server.close()
     housekeeping.cancel()
+    healing.cancel()
     await gateway.drain()
     tables.close()
     logger.info("ended")

@@ -160,6 +160,7 @@ class Transfer:
     def _complete(self) -> None:
         if self._connection is None:
             return
+        self._exchange.begin_change()
         self._connection.write(self._last_bytes)
         self.sent = True
         self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
@@ -181,6 +182,8 @@ class Transfer:
         elif exchange.admitted.operation.journals and 200 <= head.status < 300:
             self._withheld = []
             return
+        if head.status < 500:
+            exchange.settle()  # the backend has refused the change
         exchange.give_turns_back()
         exchange.moving()
         client = exchange.client

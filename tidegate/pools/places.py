@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidegate.core.errors import AlreadyExists, Conflict
 from tidegate.core.records import Pool
 from tidegate.pools import catalogue
@@ -9,28 +14,46 @@ from tidegate.pools.catalogue import DIRECT_HOSTNAME, DIRECTORY
 from tidegate.pools.directories import overlaps
 from tidegate.ports import Tables
 
+_LOCK = "lk:places"
+_LOCK_SECONDS = 30.0
+_PATIENCE_SECONDS = 20.0
+_POLL_SECONDS = 0.02
+
 
 class Places:
-    """A pool claims its places before its `po:` entry is written. An entry of a pool that does not exist is left over
-    from a creation that broke off, and can be taken over; `confirm` then keeps two from sharing a place."""
+    """A pool claims its places, within `held`, before its `po:` entry is written. So an entry of a pool that does not
+    exist is left over from a creation that broke off, and is taken over."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One creation or deletion at a time, over all machines."""
+        token = secrets.token_hex(16)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._tables.put_if_absent(_LOCK, token, expires_in=_LOCK_SECONDS):
+            if time.monotonic() > deadline:
+                raise Conflict("other pools are being created or deleted; try again")
+            time.sleep(_POLL_SECONDS)
+        try:
+            yield
+        finally:
+            self._tables.compare_and_set(_LOCK, token, None)
 
     def claim(self, pool: Pool) -> None:
         self._take(DIRECTORY + pool.directory, pool.name, f"the directory {pool.directory} is used by pool")
         if pool.direct_hostname:
             self._take(DIRECT_HOSTNAME + pool.direct_hostname, pool.name, "that direct host name is used by pool")
-        # After the own entry is written: of two that overlap and come at once, at least one sees the other.
         for key, holder in catalogue.every(self._tables, DIRECTORY):
             other = key.removeprefix(DIRECTORY)
             if holder != pool.name and overlaps(other, pool.directory):
                 raise AlreadyExists(f"the directory {pool.directory} overlaps {other}, which is used by pool {holder}")
 
     def confirm(self, pool: Pool) -> None:
-        """After the `po:` entry is written."""
+        """After the `po:` entry is written: were we held up for so long that the lock expired?"""
         if not all(self._tables.get(key) == pool.name for key in _keys(pool)):
-            raise Conflict(f"pool {pool.name} was created twice at once; try again")
+            raise Conflict(f"pool {pool.name} could not be created in time; try again")
 
     def release(self, pool: Pool, *, keeper: Pool | None = None) -> None:
         """All of the pool's places but those that `keeper`, of the same name, has."""

@@ -91,23 +91,27 @@ class Registry:
             expires_at=_check_expiry(expires_at, now),
             direct_hostname=names.check_host_label(direct_hostname) if direct_hostname else "",
         )
-        if self.tables.get(Pool.PREFIX + name) is not None:
-            raise AlreadyExists(f"there is a pool {name} already")
         check_usable(pool.directory, account)
+        with self._places.held():
+            self._add_pool(pool, account, now)
+        self._changes.bump()
+        return pool
+
+    def _add_pool(self, pool: Pool, account: Account, now: float) -> None:
+        if self.tables.get(Pool.PREFIX + pool.name) is not None:
+            raise AlreadyExists(f"there is a pool {pool.name} already")
         try:
             self._places.claim(pool)
             make_directory(pool.directory, account)
             self._note_owner(account, now)
-            if not self.tables.put_if_absent(Pool.PREFIX + name, pool.to_json()):
-                raise AlreadyExists(f"there is a pool {name} already")
+            if not self.tables.put_if_absent(Pool.PREFIX + pool.name, pool.to_json()):
+                raise AlreadyExists(f"there is a pool {pool.name} already")
             self._places.confirm(pool)
         except BaseException:
-            self.tables.compare_and_set(Pool.PREFIX + name, pool.to_json(), None)
-            other = self.tables.get(Pool.PREFIX + name)
+            self.tables.compare_and_set(Pool.PREFIX + pool.name, pool.to_json(), None)
+            other = self.tables.get(Pool.PREFIX + pool.name)
             self._places.release(pool, keeper=Pool.from_json(other) if other is not None else None)
             raise
-        self._changes.bump()
-        return pool
 
     def pool(self, name: str) -> Pool:
         return Pool.from_json(self._text(Pool.PREFIX + names.check_pool_name(name), f"pool {name}"))
@@ -141,8 +145,9 @@ class Registry:
         self._forget_contents(name)
         for prefix in (PoolStatus.PREFIX, LAST_ACCESS, GENERATION):
             self.tables.delete(prefix + name)
-        self._places.release(pool)
-        self.tables.delete(Pool.PREFIX + name)
+        with self._places.held():
+            self._places.release(pool)
+            self.tables.delete(Pool.PREFIX + name)
         self._forget_contents(name)  # what came in between: nothing more can come
         self.tables.delete(GENERATION + name)
         self._changes.bump()

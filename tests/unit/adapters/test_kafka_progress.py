@@ -43,6 +43,20 @@ def test_note_is_kept_until_its_messages_have_been_fetched() -> None:
     assert progress.to_commit() == (8, "done:1,3")
 
 
+def test_stretch_that_is_read_again_is_not_committed_before_it_is_finished_again() -> None:
+    progress = Progress()
+    for offset in (5, 6, 7, 8):
+        progress.fetched(offset)
+    progress.finished(7)
+    assert progress.fetched(6)
+    progress.finished(5)
+    assert progress.to_commit() == (6, "")
+    progress.finished(6)
+    assert progress.to_commit() == (7, "")
+    assert progress.fetched(7)
+    assert progress.to_commit() == (7, "")
+
+
 def test_note_of_somebody_else_is_ignored() -> None:
     assert read_note(7, "") == set()
     assert read_note(7, "a note by another program") == set()

@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,11 @@ def read_all(end: socket.socket, count: int, into: bytearray, piece: int = 65536
         into += data
 
 
+def send_until_refused(end: socket.socket, count: int) -> None:
+    with suppress(OSError):  # the other side may be closed under it
+        end.sendall(bytes(count))
+
+
 @pytest.mark.parametrize(
     "count", [1, 2, 4095, 65537, SMALLEST - 1, SMALLEST, SMALLEST + 1, MIB, 3 * MIB + 17, 20 * MIB + 1]
 )
@@ -138,13 +144,7 @@ def test_a_sender_that_stops_in_the_middle_is_an_error(wire: Wire) -> None:
 
 
 def test_a_receiver_that_goes_away_is_an_error(wire: Wire) -> None:
-    def send() -> None:
-        try:
-            wire.sender.sendall(bytes(32 * MIB))
-        except OSError:
-            pass  # the other side gives up, as it should
-
-    sender = in_thread(send)
+    sender = in_thread(send_until_refused, wire.sender, 32 * MIB)
     reader = in_thread(lambda: (wire.reader.recv(1000), wire.reader.close()))
     assert isinstance(uvloop.run(wire.splice(32 * MIB)), OSError)
     reader.join()
@@ -173,11 +173,11 @@ def test_pipes_are_used_again_but_never_with_somebody_elses_bytes(wire: Wire) ->
     async def aborted_with_a_full_pipe() -> None:
         loop = asyncio.get_running_loop()
         transfer = Splice(loop, wire.source, wire.target, 64 * MIB, lambda _: None, lambda _: None)
-        while not transfer._in_pipe:  # the reader takes nothing
+        while not transfer._in_pipe:  # noqa: ASYNC110 - the reader takes nothing
             await asyncio.sleep(0.01)
         transfer.abort()
 
-    sender = in_thread(lambda: _send_until_refused(wire.sender, 64 * MIB))
+    sender = in_thread(send_until_refused, wire.sender, 64 * MIB)
     uvloop.run(aborted_with_a_full_pipe())
     assert splice._idle_pipes == []
     wire.close()
@@ -192,10 +192,3 @@ def test_pipes_are_used_again_but_never_with_somebody_elses_bytes(wire: Wire) ->
     assert received == b"x" * MIB
     assert len(splice._idle_pipes) == 1
     fresh.close()
-
-
-def _send_until_refused(end: socket.socket, count: int) -> None:
-    try:
-        end.sendall(bytes(count))
-    except OSError:
-        pass  # the other side was closed under it

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tidegate.core.records import ManagerEntry
+from tidegate.pools.mutex import Mutex, MutexLost
+from tidegate.ports import Tables
+
+
+@pytest.fixture
+def manager_pid() -> Iterator[int]:
+    """A process that looks like a manager of the pool `demo`."""
+    command = [sys.executable, "-c", "input()", "tidegate.pools.manager", "--pool", "demo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        yield process.pid
+        process.kill()
+
+
+def test_one_of_two_gets_it_and_the_other_after_its_release(tables: Tables) -> None:
+    first, second = Mutex(tables, "demo", seconds=60), Mutex(tables, "demo", seconds=60)
+    assert first.try_acquire()
+    entry = ManagerEntry.from_json(tables.get("ma:demo") or "")
+    assert (entry.pid, entry.host) == (os.getpid(), socket.gethostname())
+    first.release()
+    assert tables.get("ma:demo") is None
+    assert second.try_acquire()
+    first.release()
+    assert second.keep()
+
+
+def test_that_of_a_living_manager_is_not_taken(tables: Tables, manager_pid: int) -> None:
+    entry = ManagerEntry(socket.gethostname(), manager_pid, "token", time.time())
+    tables.put("ma:demo", entry.to_json())
+    assert not Mutex(tables, "demo", seconds=60).try_acquire()
+
+
+def test_that_of_a_dead_manager_of_this_machine_is_taken_over_and_another_machine_s_is_not(tables: Tables) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    tables.put("ma:demo", ManagerEntry("elsewhere", gone.pid, "token", time.time()).to_json())
+    assert not Mutex(tables, "demo", seconds=60).try_acquire()
+    tables.put("ma:demo", ManagerEntry(socket.gethostname(), gone.pid, "token", time.time()).to_json())
+    mutex = Mutex(tables, "demo", seconds=60)
+    assert mutex.try_acquire()
+    assert mutex.keep()
+
+
+def test_it_is_lost_when_its_entry_is_removed_or_foreign(tables: Tables) -> None:
+    mutex = Mutex(tables, "demo", seconds=60)
+    assert mutex.try_acquire()
+    text = tables.get("ma:demo") or ""
+    tables.delete("ma:demo")
+    with pytest.raises(MutexLost):
+        mutex.keep()
+    tables.put("ma:demo", text.replace(mutex.token, "another"))
+    with pytest.raises(MutexLost):
+        mutex.keep()
+    mutex.release()
+    assert tables.get("ma:demo") is not None
+
+
+def test_it_lives_longer_than_its_expiry_while_it_is_kept_and_expires_when_not(tables: Tables) -> None:
+    mutex = Mutex(tables, "demo", seconds=0.6)
+    assert mutex.try_acquire()
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        assert mutex.keep()
+        time.sleep(0.02)
+    time.sleep(0.8)
+    with pytest.raises(MutexLost):
+        mutex.keep()
