@@ -12,9 +12,12 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
+
+from tidegate.core.errors import Unavailable
 
 _TRUNCATED_BYTES = 1 << 20
 
@@ -42,14 +45,14 @@ class Intents:
         self._written = 0
 
     def begin(self, intent: Intent) -> int:
-        """Notes the change down before it is made; returns the number to `end` it with."""
+        """Notes the change down before it is made; returns the number to `end` it with. Raises `Unavailable`."""
         self._count = number = self._count + 1
-        self._open[number] = intent
         changes = ",".join([f"[{_quoted(key)},{_quoted(version)}]" for key, version in intent.changes])
         self._write(
             f"[{number},{intent.started_at!r},{_quoted(intent.pool)},{_quoted(intent.bucket)},"
             f"[{changes}],{_quoted(intent.upload_id)}]\n"
         )
+        self._open[number] = intent
         return number
 
     def end(self, number: int) -> None:
@@ -60,7 +63,8 @@ class Intents:
             os.ftruncate(self._fd, 0)
             self._written = 0
         else:
-            self._write(f"{number}\n")
+            with suppress(Unavailable):  # the healer will then find nothing to do
+                self._write(f"{number}\n")
 
     def get(self, number: int) -> Intent | None:
         return self._open.get(number)
@@ -89,7 +93,10 @@ class Intents:
         os.close(self._fd)
 
     def _write(self, line: str) -> None:
-        self._written += os.write(self._fd, line.encode())
+        try:
+            self._written += os.write(self._fd, line.encode())
+        except OSError as error:
+            raise Unavailable(f"{self._path} cannot be written: {error.strerror}") from None
 
 
 def _read(path: Path) -> dict[int, Intent]:

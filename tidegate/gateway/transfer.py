@@ -160,7 +160,11 @@ class Transfer:
     def _complete(self) -> None:
         if self._connection is None:
             return
-        self._exchange.begin_change()
+        try:
+            self._exchange.begin_change()
+        except Unavailable as error:
+            self._exchange.backend_failed(error)
+            return
         self._connection.write(self._last_bytes)
         self.sent = True
         self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
