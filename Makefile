@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format docs lock bench clean
+.PHONY: help setup run test lint format docs lock bench fuzz probe clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -38,6 +38,14 @@ lock: ## writes requirements/*.lock anew
 bench: ## the gateway beside nginx and the bare backend
 	@scripts/setup.sh dev
 	@$(PYTHON_VENV) -m bench.gateway
+
+fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEED)
+	@scripts/setup.sh dev
+	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-100000} $(PYTHON_VENV) -m pytest -s tests/probe/test_malformed.py
+
+probe: ## 10,000 mixed operations and a killed gateway, then the metadata log replayed (PROBE_OPERATIONS)
+	@scripts/setup.sh dev
+	@PROBE_OPERATIONS=$${PROBE_OPERATIONS:-10000} $(PYTHON_VENV) -m pytest tests/probe/test_log_replay.py
 
 clean: ## removes what was built; the data directory stays
 	@rm -rf .venv .tools build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,7 +16,6 @@ from typing import Any
 import boto3
 import click
 from botocore.config import Config
-from tidegate.assembly import open_tables
 
 from bench.gateway.accounting import processes_of
 from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
@@ -24,6 +23,7 @@ from bench.gateway.report import as_table, failed_requests
 from bench.gateway.requests import UNSIGNED_PAYLOAD, Target
 from bench.gateway.servers import Tidegate, running_nginx, running_tidegate
 from tidegate import settings as settings_module
+from tidegate.assembly import open_tables
 
 BUCKET = "bench-bucket"
 SMALL_BYTES = 1024
@@ -89,7 +89,6 @@ def three_ways(directory: Path, options: Options) -> Iterator[list[Way]]:
 
 
 def compare(ways: list[Way], driver: Driver, options: Options, directory: Path) -> dict[str, Any]:
-    proxies = ways[1:]
     puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
     gets = {way.target.name: way.target.small_gets(BUCKET, SMALL_KEYS) for way in ways}
     for way in ways:  # writes every key once, so that all reads find theirs, and warms everything up
@@ -101,15 +100,17 @@ def compare(ways: list[Way], driver: Driver, options: Options, directory: Path) 
 
         return _figures(rounds(ways, options.rounds, one))
 
+    kinds = {"get": gets, "put": puts}
     return {
         "options": asdict(options),
         "cores": os.cpu_count(),
-        "small": {kind: small(requests, options.connections, options.seconds) for kind, requests in _pairs(gets, puts)},
-        "unloaded": {kind: small(requests, 1, options.seconds / 3) for kind, requests in _pairs(gets, puts)},
-        "large": _large(ways, driver, options, directory),
+        # First of all, while the processes are young: memory that a load has left behind would hide the connections'.
         "idle": {
-            way.target.name: idle_memory(way, gets[way.target.name][0], options.idle_connections) for way in proxies
+            way.target.name: idle_memory(way, gets[way.target.name][0], options.idle_connections) for way in ways[1:]
         },
+        "small": {kind: small(requests, options.connections, options.seconds) for kind, requests in kinds.items()},
+        "unloaded": {kind: small(requests, 1, options.seconds / 3) for kind, requests in kinds.items()},
+        "large": _large(ways, driver, options, directory),
     }
 
 
@@ -188,10 +189,6 @@ def _way(service: Tidegate, name: str) -> Way:
 
 def _service_settings(options: Options) -> tuple[str, ...]:
     return (f"gateway.processes={options.processes}", "gateway.port=0", "api.port=0")
-
-
-def _pairs(gets: dict[str, list[bytes]], puts: dict[str, list[bytes]]) -> list[tuple[str, dict[str, list[bytes]]]]:
-    return [("get", gets), ("put", puts)]
 
 
 def _figures(series: dict[str, Series]) -> dict[str, dict[str, float]]:

@@ -65,7 +65,7 @@ class Mixer:
         self.name = f"client-{seed}"
 
     def run(self, count: int) -> None:
-        kinds = [
+        kinds: list[tuple[Callable[[str, str], None], int]] = [
             (self.put, 35),
             (self.copy, 10),
             (self.delete, 12),

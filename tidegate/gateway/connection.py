@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.core.s3errors import S3Error, error_xml
@@ -13,6 +16,7 @@ from tidegate.gateway.http1 import END_OF_HEAD, BadMessage, RequestHead
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
 
+_NUMBER = struct.Struct("i")
 _READ_AHEAD_BYTES = 256 * 1024
 _DISCARDED_BYTES = 1 << 20  # an unwanted body up to this size is read to keep the connection
 _LINGER_SECONDS = 2.0  # otherwise the client has this long to read the reply before the connection goes
@@ -185,6 +189,13 @@ class ClientConnection(asyncio.Protocol):
     @property
     def write_buffer_size(self) -> int:
         return self.transport.get_write_buffer_size()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the kernel has and the client has not."""
+        if self.transport.is_closing():
+            return 0
+        return _NUMBER.unpack(ioctl(self.transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(4)))[0]
 
     @property
     def keeps_alive(self) -> bool:

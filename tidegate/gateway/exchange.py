@@ -42,6 +42,7 @@ class Exchange:
         "_stripes",
         "_task",
         "_transfer",
+        "_unsent",
         "admission",
         "client",
         "deadline",
@@ -80,6 +81,7 @@ class Exchange:
         self._stripes: list[int] = []
         self._task: asyncio.Task[None] | None = None
         self._transfer: Transfer | None = None
+        self._unsent: int | None = None
 
     # --- admission -------------------------------------------------------------------------------
 
@@ -371,12 +373,15 @@ class Exchange:
     def moving(self) -> None:
         """Bytes have moved: the peer has `stall_seconds` for the next."""
         self.deadline = self.gateway.loop.time() + self.gateway.stall_seconds
+        self._unsent = None
 
     def wait(self, seconds: float) -> None:
         self.deadline = self.gateway.loop.time() + seconds
 
     def timed_out(self) -> None:
         """The deadline has passed; who is to blame depends on how far the request is."""
+        if self._goes_on_slowly() or self.finished:
+            return
         transfer = self._transfer
         if transfer is not None and transfer.reply is not None:
             self.cut_off()
@@ -388,6 +393,22 @@ class Exchange:
             self.backend_failed("the request could not be served in time")
         else:
             self.refuse(S3Error("RequestTimeout", closes=True))
+
+    def _goes_on_slowly(self) -> bool:
+        """Bytes that come or go little by little move too, though nobody is woken up for them."""
+        transfer, client = self._transfer, self.client
+        if transfer is None or client is None:
+            return False
+        if transfer.nudge():
+            return True
+        if transfer.reply is None:
+            return False
+        unsent, before = client.unsent_bytes, self._unsent
+        going = unsent > 0 and (before is None or unsent < before)
+        if going:
+            self.moving()
+            self._unsent = unsent
+        return going
 
     def client_writable(self) -> None:
         self.moving()

@@ -63,6 +63,13 @@ class Splice:
         """Stops without calling `done`."""
         self._close()
 
+    def nudge(self) -> bool:
+        """Moves what has come in, though less than worth waking up for. True if there was any."""
+        before = self._left
+        if self._waits == "r":
+            self._pump()
+        return self._left < before
+
     def _pump(self) -> None:
         if self.closed:
             return

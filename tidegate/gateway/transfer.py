@@ -328,6 +328,10 @@ class Transfer:
             and not self._exchange.admitted.operation.writes
         )
 
+    def nudge(self) -> bool:
+        """Whether a spliced body goes on, be it slowly."""
+        return self._splice is not None and self._splice.nudge()
+
     # --- the end ---------------------------------------------------------------------------------
 
     def abandon(self) -> None:

@@ -105,6 +105,18 @@ def test_a_reader_that_stops_is_cut_off(tight: Place) -> None:
             wire.read(32 * MIB)
 
 
+def test_a_reader_that_takes_little_at_a_time_is_not_cut_off(tight: Place) -> None:
+    tight.s3.put_object(Bucket=tight.bucket, Key="for-slow-readers", Body=bytes(24 * MIB))
+    with tight.wire() as wire:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        wire.send(tight.request("GET", tight.path("for-slow-readers")))
+        assert wire.head().status == 200
+        for _ in range(24):  # six seconds, three times as long as a stall may last
+            wire.read(40_000)
+            time.sleep(0.25)
+        assert wire.read(24 * MIB - 24 * 40_000) == bytes(24 * MIB - 24 * 40_000)
+
+
 # --- size ----------------------------------------------------------------------------------------
 
 
