@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from tidegate.core.errors import InvalidInput
+from tidegate.core.lifecycle.rules import STORAGE_CLASSES
 
 FILE_NAME = "tidegate.toml"
 
@@ -131,6 +132,28 @@ class MetalogSettings(Section):
     partitions: int = Field(4, ge=1, le=256, description="Partitions of a newly made topic.")
 
 
+class LifecycleSettings(Section):
+    """Expiry of objects by the buckets' rules."""
+
+    enabled: bool = Field(True, description="Whether rules are carried out; they can be put and read in any case.")
+    day_seconds: float = Field(86400, gt=0, description="Length of a day; shorter ones are for trials and tests.")
+    cron: str = Field("0 1 * * *", description="When a pass starts (UTC), unless an interval is set.")
+    interval_seconds: float = Field(0, ge=0, description="Start a pass this often instead; 0 means by `cron`.")
+    storage_classes: tuple[str, ...] = Field(
+        STORAGE_CLASSES, description="Classes that a transition may name, from the warmest to the coldest."
+    )
+    strict_filters: bool = Field(
+        False, description="Refuse filters with several predicates side by side instead of reading them as And."
+    )
+    walker_interval_minutes: float = Field(0, ge=0, description="Least time between two walks of a bucket.")
+    max_runtime_minutes: float = Field(60, gt=0, description="A pass ends after this, and the next one goes on.")
+    deletes_per_second: float = Field(0, ge=0, description="Most deletions of the whole installation; 0 means any.")
+    deletes_burst: int = Field(0, ge=0, description="Deletions that may come at once; 0 means twice the rate.")
+    metalog_retention_days: int = Field(0, ge=0, description="How long the log is kept for passes; 0 means for ever.")
+    workers: int = Field(1, ge=1, le=64, description="Worker threads that delete objects.")
+    listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
+
+
 class LogSettings(Section):
     """Logs."""
 
@@ -160,6 +183,7 @@ class Settings(BaseSettings):
     tables: TablesSettings = TablesSettings()
     topics: TopicsSettings = TopicsSettings()
     metalog: MetalogSettings = MetalogSettings()
+    lifecycle: LifecycleSettings = LifecycleSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

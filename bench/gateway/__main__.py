@@ -43,7 +43,7 @@ class Options:
 
 
 @click.command()
-@click.option("--seconds", default=3.0, help="Length of one round of small requests.")
+@click.option("--seconds", default=2.5, help="Length of one round of small requests.")
 @click.option("--connections", default=16, help="Connections of the load generator.")
 @click.option("--processes", default=1, help="Gateway processes, and nginx workers.")
 @click.option("--rounds", "count", default=3, help="Rounds over all targets; figures are medians.")
@@ -92,11 +92,11 @@ def compare(ways: list[Way], driver: Driver, options: Options, directory: Path) 
     puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
     gets = {way.target.name: way.target.small_gets(BUCKET, SMALL_KEYS) for way in ways}
     for way in ways:  # writes every key once, so that all reads find theirs, and warms everything up
-        driver.large(way, puts[way.target.name], connections=options.connections, into=Series())
+        driver.each_once(way, puts[way.target.name], connections=options.connections, into=Series())
 
     def small(requests: dict[str, list[bytes]], connections: int, seconds: float) -> dict[str, Any]:
         def one(way: Way, into: Series) -> None:
-            driver.small(way, requests[way.target.name], connections=connections, seconds=seconds, into=into)
+            driver.for_seconds(way, requests[way.target.name], connections=connections, seconds=seconds, into=into)
 
         return _figures(rounds(ways, options.rounds, one))
 
@@ -126,11 +126,11 @@ def log_cost(directory: Path, driver: Driver, options: Options) -> dict[str, Any
         ways = [_way(on, "on"), _way(off, "off")]
         puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
         for way in ways:
-            driver.large(way, puts[way.target.name], connections=options.connections, into=Series())
+            driver.each_once(way, puts[way.target.name], connections=options.connections, into=Series())
 
         def one(way: Way, into: Series) -> None:
             requests = puts[way.target.name]
-            driver.small(way, requests, connections=options.connections, seconds=options.seconds, into=into)
+            driver.for_seconds(way, requests, connections=options.connections, seconds=options.seconds, into=into)
 
         result = _figures(rounds(ways, options.rounds + 1, one))
     return {**result, "share": 1 - result["on"]["rate"] / result["off"]["rate"]}
@@ -146,7 +146,7 @@ def _large(ways: list[Way], driver: Driver, options: Options, directory: Path) -
     def over(heads: dict[str, list[bytes]], body_file: str = "") -> dict[str, Any]:
         def one(way: Way, into: Series) -> None:
             requests = heads[way.target.name]
-            driver.large(way, requests, connections=LARGE_CONNECTIONS, body_file=body_file, into=into)
+            driver.each_once(way, requests, connections=LARGE_CONNECTIONS, body_file=body_file, into=into)
 
         return _figures(rounds(ways, options.rounds, one))
 

@@ -55,7 +55,7 @@ class Driver:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def small(self, way: Way, requests: list[bytes], *, connections: int, seconds: float, into: Series) -> None:
+    def for_seconds(self, way: Way, requests: list[bytes], *, connections: int, seconds: float, into: Series) -> None:
         """Rates are requests per second; CPU is in microseconds per request."""
         outcome, own, rest = self._run(way, Job(way.target.host, way.target.port, requests, connections, seconds))
         into.rates.append(outcome.requests / outcome.seconds)
@@ -64,7 +64,9 @@ class Driver:
         into.latencies.extend(outcome.latencies)
         into.failures += sum(outcome.failures.values())
 
-    def large(self, way: Way, requests: list[bytes], *, connections: int, body_file: str = "", into: Series) -> None:
+    def each_once(
+        self, way: Way, requests: list[bytes], *, connections: int, body_file: str = "", into: Series
+    ) -> None:
         """Rates are MiB per second; CPU is in milliseconds per MiB."""
         job = Job(way.target.host, way.target.port, requests, connections, 600, len(requests), body_file)
         outcome, own, rest = self._run(way, job)

@@ -14,7 +14,7 @@ EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 
 
-class _DigestSigner(S3SigV4Auth):
+class _DigestSigner(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
     """Signs a given digest: bodies are sent from files, and hashed once for many requests."""
 
     def __init__(self, access_key: str, secret_key: str, digest: str) -> None:

@@ -150,8 +150,8 @@ def _canonical(request: Request, digest: bytes, unsigned: tuple[bytes, ...]) -> 
     names = b";".join(sorted(headers))
     lines = b"".join(b"%s:%s\n" % (name, b",".join(headers[name])) for name in sorted(headers))
     pairs = [part if b"=" in part else part + b"=" for part in request.query.split(b"&") if part]
-    query = b"&".join(sorted(pairs, key=lambda pair: pair.partition(b"=")))
-    return names, b"\n".join((request.method, request.path, query, lines, names, digest))
+    pairs.sort(key=lambda pair: pair.partition(b"="))
+    return names, b"\n".join((request.method, request.path, b"&".join(pairs), lines, names, digest))
 
 
 @lru_cache(maxsize=64)

@@ -48,6 +48,10 @@ class Invocation:
             self._settings = self._read_settings()
         return self._settings
 
+    def use(self, settings: Settings) -> None:
+        """For the command that starts the service: these are its settings, not those of one that runs already."""
+        self._settings = settings
+
     def _read_settings(self) -> Settings:
         directory = self.directory
         if (self.config or self.overrides) and directory.runs():

@@ -24,6 +24,7 @@ def up(invocation: Invocation, demo: bool) -> None:
     """Runs everything in the foreground until SIGTERM or Ctrl-C."""
     directory = invocation.directory
     settings = settings_module.load(directory.path, config=invocation.config, overrides=invocation.overrides)
+    invocation.use(settings)
     logs.setup(settings, directory.path, "supervisor")
 
     def announce(endpoints: Endpoints) -> None:

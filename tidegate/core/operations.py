@@ -69,6 +69,9 @@ _BUCKET: dict[tuple[str, str], Operation] = {
     ("DELETE", "cors"): _write("DeleteBucketCors", "bucket"),
     ("GET", "object-lock"): _read("GetObjectLockConfiguration", "bucket"),
     ("PUT", "object-lock"): _write("PutObjectLockConfiguration", "bucket"),
+    ("GET", "lifecycle"): _read("GetBucketLifecycleConfiguration", "bucket"),
+    ("PUT", "lifecycle"): _write("PutBucketLifecycleConfiguration", "bucket"),
+    ("DELETE", "lifecycle"): _write("DeleteBucketLifecycle", "bucket"),
     ("OPTIONS", ""): Operation("CorsPreflight", "bucket", anonymous=True),
 }
 _OBJECT: dict[tuple[str, str], Operation] = {
@@ -100,7 +103,7 @@ _KNOWN = {b"": ""} | {name.encode(): name for table in (_BUCKET, _OBJECT) for _,
 _UNSUPPORTED = {
     name.encode(): name
     for name in (
-        *("abac", "accelerate", "analytics", "encryption", "intelligent-tiering", "inventory", "lifecycle"),
+        *("abac", "accelerate", "analytics", "encryption", "intelligent-tiering", "inventory"),
         *("logging", "metadataConfiguration", "metadataInventoryTable", "metadataJournalTable", "metadataTable"),
         *("metrics", "notification", "ownershipControls", "policy", "policyStatus", "publicAccessBlock"),
         *("renameObject", "replication", "restore", "select", "session", "torrent", "website"),

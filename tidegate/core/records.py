@@ -16,6 +16,7 @@
 | `dn:NAME`              | pool name       | the pool behind a direct host name (put-if-absent)        |
 | `gn:POOL`              | a number        | generation: grows when keys, buckets or policies change   |
 | `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
+| `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
 | `or:STRIPE`            | a token         | whose turn it is (put-if-absent, expires); Redis only     |
 | `ot:STRIPE`            | nanoseconds     | the last time given to a change there; Redis only         |
 """
@@ -156,7 +157,7 @@ class Bucket(_JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class Key(_JsonRecord):
-    """`secret` is sealed: the vault opens it."""
+    """`secret` is sealed: the vault opens it. An `internal` key is one that Tidegate's own workers use."""
 
     PREFIX = "id:"
 
@@ -166,3 +167,4 @@ class Key(_JsonRecord):
     policy: str
     created_at: float
     expires_at: float | None = None
+    internal: bool = False

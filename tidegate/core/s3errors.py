@@ -48,6 +48,7 @@ CODES: dict[str, tuple[int, str]] = {
     "MissingSecurityHeader": (400, "Your request is missing a required header."),
     "NoSuchBucket": (404, "The specified bucket does not exist."),
     "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchLifecycleConfiguration": (404, "The lifecycle configuration does not exist."),
     "NoSuchUpload": (404, "The specified multipart upload does not exist."),
     "NoSuchVersion": (404, "The specified version does not exist."),
     "NotImplemented": (501, "A header or sub-resource of this request implies functionality that is not implemented."),

@@ -9,12 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core import operations, permissions, sigv2, sigv4, storable
+from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.operations import OPERATIONS, Operation, parse_copy_source
 from tidegate.core.records import Bucket, BucketPolicy, KeyPolicy
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.directory import Directory, OpenKey, PoolView
 from tidegate.gateway.http1 import RequestHead
 from tidegate.settings import GatewaySettings
+
+# Operations that need to know the bucket's rules: those on the rules, and those that show an object's expiry.
+_LIFECYCLED = frozenset(
+    (
+        *("GetBucketLifecycleConfiguration", "DeleteBucketLifecycle"),
+        *("GetObject", "HeadObject", "PutObject", "CopyObject", "CompleteMultipartUpload"),
+    )
+)
 
 Claim = sigv2.QueryClaim | sigv4.Claim
 
@@ -32,6 +41,7 @@ class Admission:
     object_key: str
     bucket: Bucket | None
     pool: PoolView
+    rules: RuleSet | None = None
 
 
 def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, now: float) -> Admission:
@@ -71,7 +81,8 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     reason = pool.disabled(now)
     if reason:
         raise S3Error("AccessDenied", f"the pool is not in service: {reason}")
-    return Admission(head, operation, claim, signing_key, key, bucket_name, object_key, bucket, pool)
+    rules = directory.rules(bucket.uid) if bucket is not None and operation.name in _LIFECYCLED else None
+    return Admission(head, operation, claim, signing_key, key, bucket_name, object_key, bucket, pool, rules)
 
 
 def _direct_pool(hostname: str, directory: Directory, settings: GatewaySettings) -> str | None:

@@ -15,7 +15,7 @@ from tidegate.core.errors import AlreadyExists, InvalidInput, NotFound
 from tidegate.core.events import Event, EventKind
 from tidegate.core.s3errors import S3Error
 from tidegate.core.storable import key_problem
-from tidegate.gateway import journalling
+from tidegate.gateway import bucket_settings, journalling
 from tidegate.gateway.admission import Admission
 from tidegate.gateway.backend import Reply, ask
 from tidegate.gateway.requests import ask_signed, object_path, stat
@@ -237,6 +237,7 @@ def _in_thread(exchange: Exchange, work: Callable[[], Any]) -> Awaitable[Any]:
 
 
 _SPECIAL: dict[str, Callable[[Exchange, Admission], Coroutine[Any, Any, None]]] = {
+    **bucket_settings.ANSWERS,
     "ListBuckets": _list_buckets,
     "CreateBucket": _create_bucket,
     "DeleteBucket": _delete_bucket,

@@ -24,6 +24,7 @@ _XML_LIMITS = {
     "CreateBucket": 64 * _KIB,
     "DeleteObjects": 4096 * _KIB,
     "PutBucketCors": 256 * _KIB,
+    "PutBucketLifecycleConfiguration": 1024 * _KIB,
     "PutBucketTagging": 64 * _KIB,
     "PutBucketVersioning": 64 * _KIB,
     "PutObjectLegalHold": 64 * _KIB,
@@ -37,6 +38,7 @@ _READERS: dict[str, Callable[[bytes], Any]] = {
     "CreateBucket": xml.parse_create_bucket,
     "DeleteObjects": xml.parse_delete_request,
     "PutBucketCors": lambda body: xml.check_document(body, "CORSConfiguration"),
+    "PutBucketLifecycleConfiguration": lambda body: body,  # what is allowed depends on the settings
     "PutBucketTagging": lambda body: (("tagging", json.dumps(dict(xml.parse_tagging(body, xml.MOST_BUCKET_TAGS)))),),
     "PutBucketVersioning": lambda body: (("versioning", xml.parse_versioning(body)),),
     "PutObjectLegalHold": lambda body: xml.check_document(body, "LegalHold"),
@@ -103,7 +105,7 @@ def checker(admission: Admission) -> BodyCheck | None:
         claim, key = admission.claim, admission.signing_key
         verifier = ChunkVerifier(claim, key) if isinstance(claim, Claim) and key is not None else None
         return chunked_body(payload, admission.head.headers, verifier)
-    return DigestCheck(payload) if payload and payload != UNSIGNED_PAYLOAD else None
+    return DigestCheck(payload.lower()) if payload and payload != UNSIGNED_PAYLOAD else None
 
 
 def check_empty(admission: Admission) -> None:

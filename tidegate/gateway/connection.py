@@ -95,7 +95,7 @@ class ClientConnection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None:
             return False
-        if exchange.receiving or not exchange.request_consumed:
+        if exchange.receiving:
             self.abort()
         return True
 
@@ -157,6 +157,8 @@ class ClientConnection(asyncio.Protocol):
         self.pause(False)
         if data and exchange is not None:
             self._give_body(exchange, data)
+        if self._eof and exchange is not None and exchange.receiving:
+            self.abort()  # what is here is all that will ever come
 
     def _give_body(self, exchange: Exchange, data: bytes) -> None:
         self._buffer = exchange.body_data(data)
@@ -195,7 +197,8 @@ class ClientConnection(asyncio.Protocol):
         """What the kernel has and the client has not."""
         if self.transport.is_closing():
             return 0
-        return _NUMBER.unpack(ioctl(self.transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(4)))[0]
+        found = ioctl(self.transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(_NUMBER.size))
+        return int(_NUMBER.unpack(found)[0])
 
     @property
     def keeps_alive(self) -> bool:

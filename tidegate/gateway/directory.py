@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.pool_states import disabling_reason
 from tidegate.core.records import BackendEntry, Bucket, Key, Pool, PoolStatus, User
 from tidegate.pools.changes import ChangeCounter
@@ -86,6 +87,9 @@ class Directory:
         """The pool behind a direct host name."""
         return self._at_hand(self._load_direct, hostname)
 
+    def rules(self, bucket_uid: str) -> RuleSet | None:
+        return self._at_hand(self._load_rules, bucket_uid)
+
     def forget_pool(self, name: str) -> None:
         self._entries.pop((self._load_pool, name), None)
 
@@ -131,6 +135,10 @@ class Directory:
     def _load_bucket(self, name: str) -> Bucket | None:
         text = self._tables.get(Bucket.PREFIX + name)
         return Bucket.from_json(text) if text is not None else None
+
+    def _load_rules(self, bucket_uid: str) -> RuleSet | None:
+        text = self._tables.get(LIFECYCLE + bucket_uid)
+        return RuleSet.from_json(text) if text is not None else None
 
     def _load_direct(self, hostname: str) -> str | None:
         return self._tables.get("dn:" + hostname)

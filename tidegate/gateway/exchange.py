@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import Event
+from tidegate.core.events import Event, Pairs
 from tidegate.core.s3errors import S3Error, error_xml
-from tidegate.gateway import answers, bodies, journalling
+from tidegate.gateway import answers, bodies, expiration, journalling
 from tidegate.gateway.admission import Admission, admit
 from tidegate.gateway.directory import Missing
 from tidegate.gateway.http1 import LAST_CHUNK, RequestHead, ResponseHead, chunk
@@ -58,6 +58,7 @@ class Exchange:
         "sent_bytes",
         "started",
         "status",
+        "tags",
     )
 
     def __init__(self, gateway: Gateway, client: ClientConnection, head: RequestHead) -> None:
@@ -75,6 +76,7 @@ class Exchange:
         self.finished = False
         self.status = 0
         self.error_code = ""
+        self.tags: Pairs = ()
         self.sent_bytes = 0
         self._body: list[bytes] = []
         self._intent = 0
@@ -207,8 +209,14 @@ class Exchange:
         work = answers.answer(self, admission)
         if work is not None:
             self.spawn(work)
+        elif expiration.needs_tags(admission):
+            self.spawn(self._forward_with_tags())
         else:
             self.forward()
+
+    async def _forward_with_tags(self) -> None:
+        self.tags = await expiration.look_up_tags(self, self.admitted)
+        self.forward()
 
     def forward(self) -> None:
         """Sends the request, whose body is at hand, to the backend."""

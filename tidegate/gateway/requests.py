@@ -84,11 +84,15 @@ async def stat(gateway: Gateway, view: PoolView, bucket: str, key: str, version_
     return reply
 
 
-async def stored_tags(gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "") -> Pairs:
+async def stored_tags(
+    gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "", *, none_if_missing: bool = False
+) -> Pairs:
     query = b"tagging=" + (b"&" + version_query(version_id) if version_id else b"")
     reply = await ask_signed(
         gateway, view, b"GET", object_path(bucket, key), query, credentials=(view.admin_key, view.admin_secret)
     )
+    if none_if_missing and reply.head.status in (404, 405):
+        return ()
     if reply.head.status != 200:
         raise S3Error("ServiceUnavailable", f"the backend does not show an object's tags ({reply.head.status})")
     return xml.parse_tagging(reply.body)

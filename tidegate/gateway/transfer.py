@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import Unavailable
-from tidegate.gateway import splice
+from tidegate.gateway import expiration, splice
 from tidegate.gateway.backend import BackendConnection, whole_body
 from tidegate.gateway.http1 import LAST_CHUNK, ChunkedDecoder, ResponseHead, chunk
 
@@ -205,14 +205,21 @@ class Transfer:
             self._exchange.client.close_after_reply()
 
     def _reply_head(self, head: ResponseHead, *, keep_alive: bool) -> bytes:
-        dechunk = head.chunked and not self._exchange.head.is_1_1
-        if keep_alive and not dechunk and b"connection" not in head.headers:
+        exchange = self._exchange
+        dechunk = head.chunked and not exchange.head.is_1_1
+        expiry = b""
+        if exchange.admitted.rules is not None:
+            received = exchange.intake.payload_bytes if exchange.intake is not None else 0
+            expiry = expiration.header(exchange.admitted, head, received, exchange.tags)
+        if keep_alive and not dechunk and not expiry and b"connection" not in head.headers:
             return head.raw
         unwanted = {b"connection", b"keep-alive"}
         if dechunk:
             self._dechunk = ChunkedDecoder(response=True)
             unwanted.add(b"transfer-encoding")
         lines = [line for line in head.raw[:-4].split(b"\r\n") if line.partition(b":")[0].lower() not in unwanted]
+        if expiry:
+            lines.append(expiry)
         if not keep_alive:
             lines.append(b"Connection: close")
         return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tidegate.core import names, pool_states
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
-from tidegate.core.records import BackendEntry, Bucket, Key, ManagerEntry, Pool, PoolStatus, User
+from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
 from tidegate.pools import catalogue, stopping
 from tidegate.pools.backends.known import check_backend
 from tidegate.pools.catalogue import ENDPOINT, GENERATION, LAST_ACCESS
@@ -191,27 +192,42 @@ class Registry:
         home = self.pool(pool)
         names.check_key_policy(policy)
         _check_expiry(expires_at, now)
+        return self._new_key(home, policy, now=now, expires_at=expires_at)
+
+    def _new_key(
+        self, home: Pool, policy: str, *, now: float, expires_at: float | None = None, internal: bool = False
+    ) -> tuple[Key, str]:
         secret = _random(_SECRET_CHARACTERS, _SECRET_LENGTH)
         while True:
             key = Key(
                 access_key=_random(_ACCESS_KEY_CHARACTERS, _ACCESS_KEY_LENGTH),
-                pool=pool,
+                pool=home.name,
                 secret=self._vault.seal(secret),
                 policy=policy,
                 created_at=now,
                 expires_at=expires_at,
+                internal=internal,
             )
             if self.tables.put_if_absent(Key.PREFIX + key.access_key, key.to_json()):
                 break
         self._still_there(home, Key.PREFIX + key.access_key, key.to_json())
-        self._changed(pool)
+        self._changed(home.name)
         return key, secret
 
     def key(self, access_key: str) -> Key:
         return Key.from_json(self._text(Key.PREFIX + names.check_access_key(access_key), f"access key {access_key}"))
 
     def keys(self, pool: str) -> list[Key]:
-        return catalogue.keys_of(self.tables, self.pool(pool).name)
+        return [key for key in catalogue.keys_of(self.tables, self.pool(pool).name) if not key.internal]
+
+    def service_key(self, pool: str, *, now: float) -> tuple[str, str]:
+        """The access key and secret with which Tidegate's own workers act in the pool; made at first use."""
+        home = self.pool(pool)
+        for key in catalogue.keys_of(self.tables, pool):
+            if key.internal:
+                return key.access_key, self._vault.unseal(key.secret)
+        key, secret = self._new_key(home, KeyPolicy.READWRITE, now=now, internal=True)
+        return key.access_key, secret
 
     def delete_key(self, access_key: str) -> None:
         key = self.key(access_key)
@@ -249,7 +265,11 @@ class Registry:
     def delete_bucket(self, name: str) -> None:
         """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name."""
         bucket = self.bucket(name)
-        self.tables.delete(Bucket.PREFIX + name)
+        stored = self.tables.get(Bucket.PREFIX + name)
+        if stored is not None and Bucket.from_json(stored).uid == bucket.uid:
+            # Not one that took the name in the meantime.
+            self.tables.compare_and_set(Bucket.PREFIX + name, stored, None)
+        self.tables.delete(LIFECYCLE + bucket.uid)
         self._changed(bucket.pool)
 
     # --- users -----------------------------------------------------------------------------------

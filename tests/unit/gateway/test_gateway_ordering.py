@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,7 @@ def test_times_strictly_rise_whatever_the_clock_does(
         given_out.append(order.next_time(11, now))
         if place % 3 == 2:
             order.close()
-    assert all(later > earlier for earlier, later in zip(given_out, given_out[1:], strict=False))
+    assert all(later > earlier for earlier, later in pairwise(given_out))
     assert given_out[0] == max(clock[0], 1)
 
 

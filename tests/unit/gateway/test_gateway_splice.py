@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -167,6 +168,31 @@ def test_an_aborted_splice_calls_nobody_and_does_no_more(wire: Wire) -> None:
 
     uvloop.run(main())
     assert wire.source.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+
+
+def test_a_nudge_moves_even_little_and_tells_whether_anything_moved(wire: Wire) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transfer = Splice(loop, wire.source, wire.target, 4 * MIB, wire.progress.append, lambda _: None)
+        assert not transfer.nudge()
+        wire.sender.sendall(b"little")
+        assert await loop.run_in_executor(None, _comes_in, wire.source)
+        assert transfer.nudge() and sum(wire.progress) == 6
+        assert not transfer.nudge()
+        transfer.abort()
+
+    uvloop.run(main())
+    assert wire.reader.recv(100) == b"little"
+
+
+def _comes_in(end: socket.socket) -> bool:
+    """Waits until the socket has bytes, without taking them."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with suppress(BlockingIOError):
+            return bool(end.recv(1, socket.MSG_PEEK))
+        time.sleep(0.001)
+    return False
 
 
 def test_pipes_are_used_again_but_never_with_somebody_elses_bytes(wire: Wire) -> None:

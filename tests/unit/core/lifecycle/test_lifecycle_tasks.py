@@ -1,0 +1,143 @@
+"""The messages between the roles: their JSON, and what lets a cursor move on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lifecycle_cases import DAY, MIDNIGHT, abort, plan, rule, rules, transition, version
+
+from tidegate.core.errors import InvalidInput
+from tidegate.core.lifecycle.assess import Effect
+from tidegate.core.lifecycle.rules import ActionKind
+from tidegate.core.lifecycle.subjects import Upload
+from tidegate.core.lifecycle.tasks import (
+    BUCKET_TASKS_TOPIC,
+    OBJECT_TASKS_TOPIC,
+    AuditRecord,
+    BucketTask,
+    ObjectTask,
+    Outcome,
+)
+
+BUCKET_TASK = BucketTask("alice", "b", "u1", "pass-1", MIDNIGHT)
+OBJECT_TASK = ObjectTask(
+    effect=Effect.DELETE,
+    owner="alice",
+    bucket="b",
+    key="a:b/ü\n😀",
+    version_id="v1",
+    bucket_uid="u1",
+    pass_id="pass-1",
+    kind=ActionKind.NONCURRENT_DAYS,
+    rule_id="r",
+    action_id="r/NoncurrentDays",
+    due_ns=MIDNIGHT,
+    became_due_ns=MIDNIGHT + 1,
+    created_ns=MIDNIGHT - DAY,
+    last_modified="2024-10-03T00:00:00.000Z",
+    etag='"e"',
+    size=0,
+)
+texts = st.text(max_size=8)
+
+
+def test_topics_have_their_names():
+    assert BUCKET_TASKS_TOPIC == "backbeat-lifecycle-bucket-tasks"
+    assert OBJECT_TASKS_TOPIC == "backbeat-lifecycle-object-tasks"
+
+
+def test_a_bucket_task_has_the_published_shape():
+    assert json.loads(BUCKET_TASK.to_bytes()) == {
+        "action": "processObjects",
+        "target": {"owner": "alice", "bucket": "b"},
+        "details": {"bucketUid": "u1", "passId": "pass-1", "nowNs": MIDNIGHT},
+    }
+    going_on = replace(BUCKET_TASK, prefix="p", key_marker="k", version_id_marker="v", upload_id_marker="u", marker="m")
+    details = json.loads(going_on.to_bytes())["details"]
+    assert {name: details[name] for name in ("prefix", "keyMarker", "versionIdMarker", "uploadIdMarker", "marker")} == {
+        "prefix": "p",
+        "keyMarker": "k",
+        "versionIdMarker": "v",
+        "uploadIdMarker": "u",
+        "marker": "m",
+    }
+
+
+def test_an_object_task_has_the_published_shape_with_the_identity_and_the_reason():
+    assert json.loads(OBJECT_TASK.to_bytes()) == {
+        "action": "deleteObject",
+        "target": {"owner": "alice", "bucket": "b", "key": "a:b/ü\n😀", "version": "v1"},
+        "details": {
+            "bucketUid": "u1",
+            "passId": "pass-1",
+            "kind": "NoncurrentDays",
+            "ruleId": "r",
+            "actionId": "r/NoncurrentDays",
+            "dueAtNs": MIDNIGHT,
+            "becameDueAtNs": MIDNIGHT + 1,
+            "createdAtNs": MIDNIGHT - DAY,
+            "lastModified": "2024-10-03T00:00:00.000Z",
+            "etag": '"e"',
+            "size": 0,
+        },
+    }
+
+
+@given(texts, texts, texts, texts, texts)
+def test_a_bucket_task_is_read_as_it_was_written(owner, bucket, pass_id, key_marker, marker):
+    task = BucketTask(owner, bucket, "", pass_id, 0, key_marker=key_marker, marker=marker)
+    assert BucketTask.from_bytes(task.to_bytes()) == task
+
+
+@given(texts, texts, texts, st.none() | st.integers(0, 2**60), st.sampled_from(Effect), st.sampled_from(ActionKind))
+def test_an_object_task_is_read_as_it_was_written(key, version_id, etag, size, effect, kind):
+    task = replace(OBJECT_TASK, key=key, version_id=version_id, etag=etag, size=size, effect=effect, kind=kind)
+    assert ObjectTask.from_bytes(task.to_bytes()) == task
+    record = AuditRecord(5, task, Outcome.NOOP_RESOLVED, reason=key, worker=etag)
+    assert AuditRecord.from_json(record.to_json()) == record
+
+
+def test_a_planned_action_becomes_a_task_with_everything_it_says():
+    given = rules(rule(transition(1), abort(1)))
+    planned = plan(given, [version()], [Upload("u", MIDNIGHT)], now=MIDNIGHT + 9 * DAY)
+    context = {"owner": "o", "bucket": "b", "bucket_uid": "u1", "pass_id": "p"}
+    move, stop = (ObjectTask.of(entry, **context) for entry in planned)
+    assert (move.effect, move.storage_class, move.version_id) == (Effect.TRANSITION, "GLACIER", "v1")
+    assert (stop.effect, stop.upload_id, stop.version_id) == (Effect.ABORT_UPLOAD, "u", "")
+    assert ObjectTask.from_bytes(move.to_bytes()) == move
+    assert ObjectTask.from_bytes(stop.to_bytes()) == stop
+
+
+def test_details_of_a_newer_version_are_ignored():
+    message = json.loads(OBJECT_TASK.to_bytes())
+    message["details"]["later"] = 1
+    message["later"] = {}
+    assert ObjectTask.from_bytes(json.dumps(message).encode()) == OBJECT_TASK
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"[]", b"7", b"{}", b'{"action":"deleteObject","target":{},"details":{}}', b'{"target":[]}']
+)
+def test_what_is_no_task_is_refused(data):
+    for read in (BucketTask.from_bytes, ObjectTask.from_bytes, AuditRecord.from_json):
+        with pytest.raises(InvalidInput):
+            read(data)
+
+
+def test_one_kind_of_task_is_not_read_as_the_other():
+    with pytest.raises(InvalidInput):
+        BucketTask.from_bytes(OBJECT_TASK.to_bytes())
+    with pytest.raises(InvalidInput):
+        ObjectTask.from_bytes(BUCKET_TASK.to_bytes())
+
+
+def test_only_settled_outcomes_let_a_cursor_move_on():
+    assert {outcome for outcome in Outcome if outcome.is_settled} == {
+        Outcome.DONE,
+        Outcome.NOOP_RESOLVED,
+        Outcome.SKIPPED_OBJECT_LOCK,
+    }

@@ -1,0 +1,113 @@
+"""What is to be done with the versions and uploads of one key: the reference for every other way to plan.
+
+Per version at most one action is taken at a time. The rest follows in a later pass, from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegate.core.lifecycle.assess import Assessment, Effect, Hold, Situation, Terms, assess
+from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
+from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload, placed
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One action on one version or upload. With a `hold` it is due but must wait."""
+
+    effect: Effect
+    kind: ActionKind
+    rule_id: str
+    action_id: str
+    key: str
+    version_id: str
+    due_ns: int
+    became_due_ns: int
+    storage_class: str = ""
+    upload_id: str = ""
+    hold: Hold | None = None
+
+
+def decide(
+    key: str,
+    versions: Sequence[Version],
+    uploads: Sequence[Upload],
+    rule_set: RuleSet,
+    terms: Terms,
+    *,
+    now_ns: int,
+) -> list[Planned]:
+    """The plan for one key whose versions come newest first: for each version, then for each upload.
+
+    A version has two entries when its deletion is held and another action is taken meanwhile.
+    """
+    pairs = [pair for pair in rule_set.active() if key.startswith(pair.rule.filter.prefix or "")]
+    if not pairs:
+        return []
+    situation = Situation(key, versions, rule_set.minimum, terms, now_ns)
+    plan: list[Planned] = []
+    for version, subject in zip(versions, placed(versions), strict=True):
+        plan += plan_one(situation, pairs, subject, version)
+    for upload in uploads:
+        plan += plan_one(situation, pairs, of_upload(upload), None, upload_id=upload.upload_id)
+    return plan
+
+
+def plan_one(
+    situation: Situation,
+    pairs: Iterable[RuleAction],
+    subject: Subject,
+    version: Version | None,
+    *,
+    upload_id: str = "",
+) -> Iterator[Planned]:
+    """The first action in precedence that nothing holds, and before it the first of those that are held."""
+    due = [
+        assessment
+        for pair in pairs
+        if (assessment := assess(situation, pair, subject, version)).is_due(situation.now_ns)
+    ]
+    due.sort(key=lambda assessment: _precedence(assessment, situation.terms))
+    held_shown = False
+    for assessment in due:
+        if assessment.hold is None or not held_shown:
+            yield _planned(situation.key, "" if version is None else version.version_id, upload_id, assessment)
+        if assessment.hold is None:
+            return
+        held_shown = True
+
+
+def _precedence(assessment: Assessment, terms: Terms) -> tuple[int, int, int, int]:
+    """Permanent deletion, then transition, then a delete marker; the colder class, the earlier time, the first rule."""
+    if assessment.permanent:
+        order = 0
+    elif assessment.effect is Effect.TRANSITION:
+        order = 1 if terms.transitions_act else 3
+    else:
+        order = 2
+    return (
+        order,
+        -terms.coldness(assessment.pair.action.storage_class),
+        assessment.due_ns or 0,
+        assessment.pair.position,
+    )
+
+
+def _planned(key: str, version_id: str, upload_id: str, assessment: Assessment) -> Planned:
+    assert assessment.due_ns is not None and assessment.became_due_ns is not None
+    pair = assessment.pair
+    return Planned(
+        effect=assessment.effect,
+        kind=pair.action.kind,
+        rule_id=pair.rule.id,
+        action_id=pair.id,
+        key=key,
+        version_id=version_id,
+        due_ns=assessment.due_ns,
+        became_due_ns=assessment.became_due_ns,
+        storage_class=pair.action.storage_class,
+        upload_id=upload_id,
+        hold=assessment.hold,
+    )

@@ -1,0 +1,225 @@
+"""The messages between the roles of lifecycle: tasks for buckets and objects, outcomes, and the audit trail.
+
+The shape (`action`, `target`, `details`) is Backbeat's; Tidegate adds to `details` what a worker needs to act
+conditionally and what an operator needs to understand it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, Self, TypeVar
+
+from tidegate.core.errors import InvalidInput
+from tidegate.core.lifecycle.assess import Effect
+from tidegate.core.lifecycle.decide import Planned
+from tidegate.core.lifecycle.rules import ActionKind
+
+BUCKET_TASKS_TOPIC = "backbeat-lifecycle-bucket-tasks"
+OBJECT_TASKS_TOPIC = "backbeat-lifecycle-object-tasks"
+PROCESS_OBJECTS = "processObjects"
+
+
+class Outcome(StrEnum):
+    """How an object task ended. Only what is settled lets a cursor move on."""
+
+    DONE = "DONE"
+    NOOP_RESOLVED = "NOOP_RESOLVED"
+    SKIPPED_OBJECT_LOCK = "SKIPPED_OBJECT_LOCK"
+    RETRY_LATER = "RETRY_LATER"
+    BLOCKED = "BLOCKED"
+
+    @property
+    def is_settled(self) -> bool:
+        return self in (Outcome.DONE, Outcome.NOOP_RESOLVED, Outcome.SKIPPED_OBJECT_LOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTask:
+    """Lists one stretch of a bucket. The markers say where an earlier task ended; all empty: from the beginning."""
+
+    owner: str
+    bucket: str
+    bucket_uid: str
+    pass_id: str
+    now_ns: int
+    prefix: str = ""
+    key_marker: str = ""
+    version_id_marker: str = ""
+    upload_id_marker: str = ""
+    marker: str = ""
+
+    def to_bytes(self) -> bytes:
+        details = _present(self, _BUCKET_DETAILS)
+        return _message(PROCESS_OBJECTS, {"owner": self.owner, "bucket": self.bucket}, details)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        action, values = _values(data, {"owner": "owner", "bucket": "bucket"}, _BUCKET_DETAILS)
+        if action != PROCESS_OBJECTS:
+            raise InvalidInput(f"not a bucket task: its action is {action!r}")
+        return _built(cls, values)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTask:
+    """One action on one version or upload.
+
+    `last_modified` is the store's own text for the version's time, `etag` and `size` complete its identity: the
+    action is void for anything else that is found under the key. `created_ns` is the log's time of the same.
+    """
+
+    effect: Effect
+    owner: str
+    bucket: str
+    key: str
+    version_id: str
+    bucket_uid: str
+    pass_id: str
+    kind: ActionKind
+    rule_id: str
+    action_id: str
+    due_ns: int
+    became_due_ns: int
+    created_ns: int = 0
+    last_modified: str = ""
+    etag: str = ""
+    size: int | None = None
+    storage_class: str = ""
+    upload_id: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        planned: Planned,
+        *,
+        owner: str,
+        bucket: str,
+        bucket_uid: str,
+        pass_id: str,
+        created_ns: int = 0,
+        last_modified: str = "",
+        etag: str = "",
+        size: int | None = None,
+    ) -> Self:
+        return cls(
+            effect=planned.effect,
+            owner=owner,
+            bucket=bucket,
+            key=planned.key,
+            version_id=planned.version_id,
+            bucket_uid=bucket_uid,
+            pass_id=pass_id,
+            kind=planned.kind,
+            rule_id=planned.rule_id,
+            action_id=planned.action_id,
+            due_ns=planned.due_ns,
+            became_due_ns=planned.became_due_ns,
+            created_ns=created_ns,
+            last_modified=last_modified,
+            etag=etag,
+            size=size,
+            storage_class=planned.storage_class,
+            upload_id=planned.upload_id,
+        )
+
+    def to_bytes(self) -> bytes:
+        target = {written: getattr(self, name) for written, name in _OBJECT_TARGET.items()}
+        return _message(self.effect.value, target, _present(self, _OBJECT_DETAILS))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        action, values = _values(data, _OBJECT_TARGET, _OBJECT_DETAILS)
+        return _built(cls, {**values, "effect": action})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """What was done to an object, under which rule, to which identity, and how it ended."""
+
+    at_ns: int
+    task: ObjectTask
+    outcome: Outcome
+    reason: str = ""
+    worker: str = ""
+
+    def to_json(self) -> str:
+        own = {"at_ns": self.at_ns, "outcome": self.outcome, "reason": self.reason, "worker": self.worker}
+        return json.dumps({**asdict(self.task), **own}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        try:
+            values = json.loads(text)
+            task = _built(ObjectTask, {field.name: values[field.name] for field in fields(ObjectTask)})
+            return cls(values["at_ns"], task, Outcome(values["outcome"]), values["reason"], values["worker"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(f"not an audit record of lifecycle: {error!r}") from None
+
+
+_Task = TypeVar("_Task")
+
+# Names in the messages, and those of the fields here.
+_BUCKET_DETAILS = {
+    "bucketUid": "bucket_uid",
+    "passId": "pass_id",
+    "nowNs": "now_ns",
+    "prefix": "prefix",
+    "keyMarker": "key_marker",
+    "versionIdMarker": "version_id_marker",
+    "uploadIdMarker": "upload_id_marker",
+    "marker": "marker",
+}
+_OBJECT_TARGET = {"owner": "owner", "bucket": "bucket", "key": "key", "version": "version_id"}
+_OBJECT_DETAILS = {
+    "bucketUid": "bucket_uid",
+    "passId": "pass_id",
+    "kind": "kind",
+    "ruleId": "rule_id",
+    "actionId": "action_id",
+    "dueAtNs": "due_ns",
+    "becameDueAtNs": "became_due_ns",
+    "createdAtNs": "created_ns",
+    "lastModified": "last_modified",
+    "etag": "etag",
+    "size": "size",
+    "storageClass": "storage_class",
+    "uploadId": "upload_id",
+}
+
+
+def _present(task: BucketTask | ObjectTask, names: Mapping[str, str]) -> dict[str, Any]:
+    """The details that are set; optional ones that are not are left out, as in the original messages."""
+    required = {field.name for field in fields(task) if field.default is MISSING}
+    details = {written: getattr(task, name) for written, name in names.items()}
+    return {
+        written: value for written, value in details.items() if names[written] in required or value not in ("", None)
+    }
+
+
+def _message(action: str, target: dict[str, Any], details: dict[str, Any]) -> bytes:
+    return json.dumps({"action": action, "target": target, "details": details}, separators=(",", ":")).encode()
+
+
+def _values(data: bytes, target: Mapping[str, str], details: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The action and the fields of a message; details that a newer version has added are ignored."""
+    try:
+        message = json.loads(data)
+        found = {name: message["target"][written] for written, name in target.items()}
+        given = message.get("details", {})
+        found |= {name: given[written] for written, name in details.items() if written in given}
+        return message["action"], found
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidInput(f"not a lifecycle task: {error!r} in {data[:200]!r}") from None
+
+
+def _built(cls: type[_Task], values: dict[str, Any]) -> _Task:
+    try:
+        for name, enumeration in (("effect", Effect), ("kind", ActionKind)):
+            if name in values:
+                values[name] = enumeration(values[name])
+        return cls(**values)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"not a lifecycle task: {error!r}") from None

@@ -1,0 +1,69 @@
+"""Sub-resources of buckets that the gateway answers itself: the backend never sees them, and no pool wakes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.events import EventKind
+from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.rules_writer import lifecycle_xml
+from tidegate.core.lifecycle.rules_xml import parse_lifecycle, transition_minimum
+from tidegate.core.s3errors import S3Error
+from tidegate.gateway import journalling
+from tidegate.gateway.admission import Admission
+
+if TYPE_CHECKING:
+    from tidegate.gateway.exchange import Exchange
+
+_MINIMUM_HEADER = "x-amz-transition-default-minimum-object-size"
+
+
+async def _put_lifecycle(exchange: Exchange, admission: Admission) -> None:
+    settings = exchange.gateway.settings.lifecycle
+    header = admission.head.headers.get(_MINIMUM_HEADER.encode())
+    minimum = transition_minimum(header.decode("latin-1") if header is not None else None)
+    rules = parse_lifecycle(
+        exchange.parsed, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
+    )
+    await _change(exchange, admission, rules)
+    exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
+
+
+async def _get_lifecycle(exchange: Exchange, admission: Admission) -> None:
+    rules = admission.rules
+    if rules is None:
+        raise S3Error("NoSuchLifecycleConfiguration", fields={"BucketName": admission.bucket_name})
+    headers = {"Content-Type": "application/xml", _MINIMUM_HEADER: rules.minimum.value}
+    exchange.answer(200, headers, lifecycle_xml(rules))
+
+
+async def _delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
+    if admission.rules is not None:
+        await _change(exchange, admission, None)
+    exchange.answer(204, {}, b"")
+
+
+async def _change(exchange: Exchange, admission: Admission, rules: RuleSet | None) -> None:
+    gateway = exchange.gateway
+    assert admission.bucket is not None
+    entry = LIFECYCLE + admission.bucket.uid
+    await exchange.take_turns([""])
+
+    def write() -> None:
+        if rules is not None:
+            gateway.tables.put(entry, rules.to_json())
+        else:
+            gateway.tables.delete(entry)
+        gateway.changes.bump()
+
+    await gateway.loop.run_in_executor(None, write)
+    attributes = (("lifecycle", rules.digest() if rules is not None else ""),)
+    await exchange.journalled([journalling.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)])
+
+
+ANSWERS: dict[str, Callable[[Exchange, Admission], Coroutine[Any, Any, None]]] = {
+    "GetBucketLifecycleConfiguration": _get_lifecycle,
+    "PutBucketLifecycleConfiguration": _put_lifecycle,
+    "DeleteBucketLifecycle": _delete_lifecycle,
+}
