@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.lifecycle.assess import Assessment, Effect, Hold, Situation, Terms, assess
+from tidegate.core.lifecycle.due import is_due
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
 from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload, placed
 
@@ -30,6 +31,34 @@ class Planned:
     hold: Hold | None = None
 
 
+class Planner:
+    """Plans for many keys under the same rules at the same moment."""
+
+    def __init__(self, rule_set: RuleSet, terms: Terms, *, now_ns: int) -> None:
+        self._minimum = rule_set.minimum
+        self._terms = terms
+        self._now_ns = now_ns
+        self._by_prefix: dict[str, list[RuleAction]] = {}
+        for pair in rule_set.active():
+            self._by_prefix.setdefault(pair.rule.filter.prefix or "", []).append(pair)
+
+    def plan(self, key: str, versions: Sequence[Version], uploads: Sequence[Upload] = ()) -> list[Planned]:
+        """For each of the key's versions, which come newest first, then for each upload.
+
+        A version has two entries when its deletion is held and another action is taken meanwhile.
+        """
+        pairs = [pair for prefix, found in self._by_prefix.items() if key.startswith(prefix) for pair in found]
+        if not pairs:
+            return []
+        situation = Situation(key, versions, self._minimum, self._terms, self._now_ns)
+        plan: list[Planned] = []
+        for version, subject in zip(versions, placed(versions), strict=True):
+            plan += plan_one(situation, pairs, subject, version)
+        for upload in uploads:
+            plan += plan_one(situation, pairs, of_upload(upload), None, upload_id=upload.upload_id)
+        return plan
+
+
 def decide(
     key: str,
     versions: Sequence[Version],
@@ -39,20 +68,8 @@ def decide(
     *,
     now_ns: int,
 ) -> list[Planned]:
-    """The plan for one key whose versions come newest first: for each version, then for each upload.
-
-    A version has two entries when its deletion is held and another action is taken meanwhile.
-    """
-    pairs = [pair for pair in rule_set.active() if key.startswith(pair.rule.filter.prefix or "")]
-    if not pairs:
-        return []
-    situation = Situation(key, versions, rule_set.minimum, terms, now_ns)
-    plan: list[Planned] = []
-    for version, subject in zip(versions, placed(versions), strict=True):
-        plan += plan_one(situation, pairs, subject, version)
-    for upload in uploads:
-        plan += plan_one(situation, pairs, of_upload(upload), None, upload_id=upload.upload_id)
-    return plan
+    """The plan for one key."""
+    return Planner(rule_set, terms, now_ns=now_ns).plan(key, versions, uploads)
 
 
 def plan_one(
@@ -65,10 +82,11 @@ def plan_one(
 ) -> Iterator[Planned]:
     """The first action in precedence that nothing holds, and before it the first of those that are held."""
     due = [
-        assessment
+        assess(situation, pair, subject, version)
         for pair in pairs
-        if (assessment := assess(situation, pair, subject, version)).is_due(situation.now_ns)
+        if is_due(pair.action, subject, day_seconds=situation.terms.day_seconds, now_ns=situation.now_ns)
     ]
+    due = [assessment for assessment in due if assessment.applies]
     due.sort(key=lambda assessment: _precedence(assessment, situation.terms))
     held_shown = False
     for assessment in due:

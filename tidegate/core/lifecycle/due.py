@@ -1,7 +1,7 @@
 """When an action is due: the only place that knows.
 
 All times are Unix nanoseconds as integers, as in the metadata log, so that a plan made with 64-bit arithmetic
-elsewhere is equal to the last digit. "Is it due" is `due_at(...) <= now`, and nothing else.
+elsewhere is equal to the last digit. Whether something is due follows from when it is due.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def due_at(action: Action, subject: Subject, *, day_seconds: float) -> int | Non
     A date is due on that date, also for what was created after it. A sole delete marker is due for clean-up from
     its creation on.
     """
-    if why_never_due(action, subject):
+    if subject.place not in PLACES[action.kind] or _spared(action, subject):
         return None
     if action.date is not None:
         return action.date * SECOND_NS
@@ -64,12 +64,17 @@ def due_at(action: Action, subject: Subject, *, day_seconds: float) -> int | Non
     return after_days(start_ns, action.days or 0, day_seconds=day_seconds)
 
 
+def is_due(action: Action, subject: Subject, *, day_seconds: float, now_ns: int) -> bool:
+    due_ns = due_at(action, subject, day_seconds=day_seconds)
+    return due_ns is not None and due_ns <= now_ns
+
+
 def why_never_due(action: Action, subject: Subject) -> str | None:
     """Why the action does not apply to the subject as things stand, in words; None when it does."""
     places = PLACES[action.kind]
     if subject.place not in places:
         return f"it applies to {' or '.join(sorted(places))}, and this is {subject.place}"
-    if action.newer is not None and subject.index < action.newer:
+    if _spared(action, subject):
         return f"it leaves the newest {action.newer} noncurrent versions alone, and this is number {subject.index + 1}"
     return None
 
@@ -88,3 +93,8 @@ def became_due_at(action: Action, rule_filter: Filter, subject: Subject, version
         if rule_filter.tags:
             events.append(version.tagged_ns)
     return max(events)
+
+
+def _spared(action: Action, subject: Subject) -> bool:
+    """Whether it is among the newest noncurrent versions, which the action leaves alone."""
+    return action.newer is not None and subject.index < action.newer

@@ -250,7 +250,7 @@ def test_a_bucket_without_rules_for_the_walker_is_never_walked():
     assert passed(started(EXPIRE), EXPIRE, at(NOW + 99 * DAY))[1].walk is Walk.NONE
 
 
-@given(rule_sets, st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 3), st.booleans()), max_size=6))
+@given(rule_sets(), st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 3), st.booleans()), max_size=6))
 def test_the_windows_of_replay_leave_no_gap_and_never_reach_into_the_future(rule_set, passes):
     cursor = started(rule_set, at(NOW))
     done = cursor.frontier_ns

@@ -12,7 +12,7 @@ from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.rules import FilterForm, RuleSet
 
 
-@given(rule_sets)
+@given(rule_sets())
 def test_the_stored_form_gives_the_same_rules_back(rule_set):
     assert RuleSet.from_json(rule_set.to_json()) == rule_set
     assert RuleSet.from_json(rule_set.to_json()).to_json() == rule_set.to_json()
