@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.adapters.sqlite_topics import SqliteTopics
-from tidegate.ports import Tables, Topics
+from tidegate.ports import Store, Tables, Topics
 from tidegate.settings import Settings
 
 TABLES_FILE = "tables.db"
@@ -38,3 +38,11 @@ def open_topics(settings: Settings, data: Path) -> Topics:
             options={name: value.get_secret_value() for name, value in chosen.kafka_options.items()},
         )
     return SqliteTopics(data / TOPICS_FILE, lease_seconds=chosen.lease_seconds)
+
+
+def open_store(url: str, access_key: str, secret: str) -> Store:
+    """The objects behind an S3 endpoint, seen with that key."""
+    # Only here: most processes have no use for an HTTP client.
+    from tidegate.adapters.s3_store import S3Store
+
+    return S3Store(url, access_key, secret)

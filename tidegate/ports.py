@@ -1,4 +1,4 @@
-"""The ports: what the services need from storage for small records and for messages.
+"""The ports: what the services need from storage for small records, for messages and for objects.
 
 Adapters translate the errors of their libraries to those of `tidegate.core.errors`
 (`Unavailable` when the server cannot be reached). All calls block; asynchronous callers
@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from tidegate.core.events import Pairs
+from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.core.listings import UploadPage, VersionPage
+from tidegate.core.xml import DeleteEntry, DeleteResult
 
 
 class Tables(Protocol):
@@ -112,5 +117,60 @@ class Topics(Protocol):
 
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Forgets messages with smaller offsets."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What forbids the deletion of a version: a time until which it is retained, a legal hold."""
+
+    retained_until_ns: int | None = None
+    legal_hold: bool = False
+
+
+class Store(Protocol):
+    """The S3 calls of the workers, at an endpoint that compares identities before it deletes.
+
+    Beside `Unavailable` (try later: the server cannot be reached, or has trouble), calls raise `NotFound`, `Refused`
+    (forbidden; nothing was changed) and `Conflict` (what was meant is not what is there; nothing was changed). After
+    `Unavailable` it is unknown whether a change was made. An empty version id means the current version.
+    """
+
+    def versioning(self, bucket: str) -> Versioning: ...
+
+    def locks_objects(self, bucket: str) -> bool:
+        """Whether versions in the bucket can have a hold at all."""
+
+    def list_versions(
+        self,
+        bucket: str,
+        *,
+        prefix: str = "",
+        delimiter: str = "",
+        key_marker: str = "",
+        version_id_marker: str = "",
+        limit: int = 1000,
+    ) -> VersionPage:
+        """One page, in the order of the store, which need not be that of the keys' bytes."""
+
+    def list_uploads(
+        self, bucket: str, *, prefix: str = "", key_marker: str = "", upload_id_marker: str = "", limit: int = 1000
+    ) -> UploadPage: ...
+
+    def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs: ...
+
+    def hold(self, bucket: str, key: str, version_id: str = "") -> Hold: ...
+
+    def exists(self, bucket: str, key: str, version_id: str = "") -> bool:
+        """Whether there is such a version; a delete marker is none."""
+
+    def delete(self, bucket: str, entry: DeleteEntry, *, only_marker: bool = False) -> None:
+        """Deletes if the identity in the entry is that of what is there; with `only_marker`, if it is no object."""
+
+    def delete_many(self, bucket: str, entries: Sequence[DeleteEntry]) -> DeleteResult:
+        """At most 1000 in one request; each stands for itself. Keys must be such as XML can hold."""
+
+    def abort_upload(self, bucket: str, key: str, upload_id: str) -> None: ...
 
     def close(self) -> None: ...

@@ -154,6 +154,19 @@ class LifecycleSettings(Section):
     listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
 
 
+class SparkSettings(Section):
+    """The Spark session in which passes are planned."""
+
+    master: str = Field("local[*]", min_length=1, description="Where it runs: `local[*]`, or a cluster's address.")
+    driver_memory: str = Field(
+        "1g", pattern=r"^[1-9][0-9]*[mgMG]$", description="Memory of the driver; on `local` that is all there is."
+    )
+    shuffle_partitions: int = Field(0, ge=0, le=100_000, description="Partitions of joins; 0 means two per core.")
+    options: dict[str, SecretStr] = Field(
+        {}, description="Further settings of Spark by its own names, such as `spark.executor.memory`."
+    )
+
+
 class LogSettings(Section):
     """Logs."""
 
@@ -184,6 +197,7 @@ class Settings(BaseSettings):
     topics: TopicsSettings = TopicsSettings()
     metalog: MetalogSettings = MetalogSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

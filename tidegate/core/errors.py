@@ -21,5 +21,9 @@ class Conflict(TidegateError):
     """The state changed in the meantime, or forbids the operation; look again and retry."""
 
 
+class Refused(TidegateError):
+    """A server that is needed forbids it; the same call fails until something changes there."""
+
+
 class Unavailable(TidegateError):
     """A server that is needed does not answer; the same call may succeed later."""

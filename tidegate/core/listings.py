@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -10,8 +11,13 @@ from xml.etree.ElementTree import Element
 from tidegate.core.errors import Unavailable
 from tidegate.core.xml import backend_document, local_name, plain_text
 
+# A thousand entries of a dozen elements, an owner's included.
+_MOST_TAGS = 40_000
+
 
 class ListedVersion(NamedTuple):
+    """`modified` is the store's own text for its time."""
+
     key: str
     version_id: str
     is_latest: bool
@@ -20,18 +26,78 @@ class ListedVersion(NamedTuple):
     etag: str = ""
     size: int = 0
     storage_class: str = ""
+    modified: str = ""
 
 
 class ListedUpload(NamedTuple):
     key: str
     upload_id: str
     initiated: float
+    started: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """`prefixes` are what a delimiter rolled up. The markers lead to the next page, if there is one."""
+
+    versions: tuple[ListedVersion, ...]
+    prefixes: tuple[str, ...] = ()
+    is_truncated: bool = False
+    next_key: str = ""
+    next_version_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPage:
+    uploads: tuple[ListedUpload, ...]
+    is_truncated: bool = False
+    next_key: str = ""
+    next_upload_id: str = ""
+
+
+def latest_moment_ns(text: str) -> int:
+    """The last nanosecond that a store's text for a time can mean: most leave out what is below a second, or write
+    zeros for it. What counts days from it is never early.
+    """
+    fraction = text.partition(".")[2]
+    digits = len(fraction) - len(fraction.lstrip("0123456789"))
+    digits = digits if fraction[:digits].strip("0") else 0
+    unit_ns: int = 10 ** max(9 - digits, 0)
+    return round(_time(text) * 1_000_000) * 1000 // unit_ns * unit_ns + unit_ns - 1
+
+
+def parse_version_page(body: bytes) -> VersionPage:
+    root = _root(body, "ListVersionsResult")
+    encoded, fields = _is_encoded(root), _fields(root)
+    return VersionPage(
+        versions=tuple(_versions(root, encoded)),
+        prefixes=tuple(
+            _decoded(_fields(node).get("Prefix", ""), encoded) for node in root if local_name(node) == "CommonPrefixes"
+        ),
+        is_truncated=fields.get("IsTruncated") == "true",
+        next_key=_decoded(fields.get("NextKeyMarker", ""), encoded),
+        next_version_id=fields.get("NextVersionIdMarker", ""),
+    )
+
+
+def parse_upload_page(body: bytes) -> UploadPage:
+    root = _root(body, "ListMultipartUploadsResult")
+    fields = _fields(root)
+    return UploadPage(
+        uploads=tuple(parse_uploads(body)),
+        is_truncated=fields.get("IsTruncated") == "true",
+        next_key=_decoded(fields.get("NextKeyMarker", ""), _is_encoded(root)),
+        next_upload_id=fields.get("NextUploadIdMarker", ""),
+    )
 
 
 def parse_versions(body: bytes) -> list[ListedVersion]:
     """Of a ListVersionsResult, in its order."""
     root = _root(body, "ListVersionsResult")
-    encoded = _is_encoded(root)
+    return _versions(root, _is_encoded(root))
+
+
+def _versions(root: Element, encoded: bool) -> list[ListedVersion]:
     versions = []
     for node in root:
         kind = local_name(node)
@@ -48,6 +114,7 @@ def parse_versions(body: bytes) -> list[ListedVersion]:
                 etag=fields.get("ETag", "").strip('"'),
                 size=int(fields.get("Size") or 0),
                 storage_class=fields.get("StorageClass", ""),
+                modified=fields.get("LastModified", ""),
             )
         )
     return versions
@@ -58,13 +125,18 @@ def parse_uploads(body: bytes) -> list[ListedUpload]:
     root = _root(body, "ListMultipartUploadsResult")
     encoded = _is_encoded(root)
     return [
-        ListedUpload(_key(fields, encoded), fields.get("UploadId", ""), _time(fields.get("Initiated", "")))
+        ListedUpload(
+            key=_key(fields, encoded),
+            upload_id=fields.get("UploadId", ""),
+            initiated=_time(fields.get("Initiated", "")),
+            started=fields.get("Initiated", ""),
+        )
         for fields in (_fields(node) for node in root if local_name(node) == "Upload")
     ]
 
 
 def _root(body: bytes, name: str) -> Element:
-    root = backend_document(body)
+    root = backend_document(body, _MOST_TAGS)
     if local_name(root) != name:
         raise Unavailable(f"the backend answered a listing with {local_name(root)}")
     return root
@@ -79,8 +151,11 @@ def _fields(node: Element) -> dict[str, str]:
 
 
 def _key(fields: dict[str, str], encoded: bool) -> str:
-    key = fields.get("Key", "")
-    return unquote_plus(key) if encoded else key
+    return _decoded(fields.get("Key", ""), encoded)
+
+
+def _decoded(text: str, encoded: bool) -> str:
+    return unquote_plus(text) if encoded else text
 
 
 def _time(text: str) -> float:

@@ -238,13 +238,17 @@ def check_completed_parts(body: bytes) -> None:
         raise _malformed("there must be at least one Part")
 
 
-def delete_request_xml(entries: Iterable[DeleteEntry]) -> bytes:
-    """A DeleteObjects request that asks for the full report. Times and sizes were compared before: no backend does."""
+def delete_request_xml(entries: Iterable[DeleteEntry], *, with_identities: bool = False) -> bytes:
+    """A DeleteObjects request that asks for the full report. Times and sizes, which only a gateway compares, are
+    written if it is to be sent to one."""
     parts = [DECLARATION, f'<Delete xmlns="{NAMESPACE}">']
     for entry in entries:
         parts += ["<Object>", element("Key", entry.key)]
         parts += [element("VersionId", entry.version_id)] if entry.version_id else []
         parts += [element("ETag", entry.etag)] if entry.etag is not None else []
+        if with_identities:
+            parts += [element("LastModifiedTime", entry.last_modified)] if entry.last_modified is not None else []
+            parts += [element("Size", str(entry.size))] if entry.size is not None else []
         parts.append("</Object>")
     parts.append("<Quiet>false</Quiet></Delete>")
     return "".join(parts).encode()
@@ -262,9 +266,9 @@ def _read(body: bytes, root_name: str, most_tags: int = _MOST_TAGS) -> Element:
     return root
 
 
-def backend_document(body: bytes) -> Element:
+def backend_document(body: bytes, most_tags: int = _MOST_TAGS) -> Element:
     try:
-        return _document(body)
+        return _document(body, most_tags)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise Unavailable(f"the backend's answer cannot be read as XML: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tidegate.logs import AccessLog
@@ -22,8 +23,8 @@ class AccessLine:
         user = admission.key.access_key if admission is not None and admission.key is not None else "-"
         head = exchange.head
         request = f"{head.method.decode()} {_quoted(head.target)} HTTP/1.1"
-        referer = _quoted(head.headers.get(b"referer", b"-"))
-        agent = _quoted(head.headers.get(b"user-agent", b"-"))
+        referer = _quoted_again(head.headers.get(b"referer", b"-"))
+        agent = _quoted_again(head.headers.get(b"user-agent", b"-"))
         self._log.write(
             f'{exchange.peer} - {user} [{self._now()}] "{request}" {exchange.status} {exchange.sent_bytes}'
             f' "{referer}" "{agent}"'
@@ -38,6 +39,12 @@ class AccessLine:
             self._second = second
             self._time = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(second))
         return self._time
+
+
+@lru_cache(maxsize=256)
+def _quoted_again(text: bytes) -> str:
+    """For what comes in again and again."""
+    return _quoted(text)
 
 
 def _quoted(text: bytes) -> str:

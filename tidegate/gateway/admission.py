@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from tidegate.core import operations, permissions, sigv2, sigv4, storable
 from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.operations import OPERATIONS, Operation, parse_copy_source
-from tidegate.core.records import Bucket, BucketPolicy, KeyPolicy
+from tidegate.core.records import Bucket
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.directory import Directory, OpenKey, PoolView
+from tidegate.gateway.directory import BucketView, Directory, OpenKey, PoolView
 from tidegate.gateway.http1 import RequestHead
 from tidegate.settings import GatewaySettings
 
-# Operations that need to know the bucket's rules: those on the rules, and those that show an object's expiry.
-_LIFECYCLED = frozenset(
-    (
-        *("GetBucketLifecycleConfiguration", "DeleteBucketLifecycle"),
-        *("GetObject", "HeadObject", "PutObject", "CopyObject", "CompleteMultipartUpload"),
-    )
-)
+_MOST_SIZE_DIGITS = 16
 
 Claim = sigv2.QueryClaim | sigv4.Claim
 
@@ -47,26 +41,25 @@ class Admission:
 def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, now: float) -> Admission:
     """Raises `S3Error` when the request is refused and `Missing` when the directory must be loaded first."""
     host = head.headers.get(b"host", b"").decode("latin-1")
-    hostname = host.partition(":")[0].lower() if not host.startswith("[") else host
-    direct = _direct_pool(hostname, directory, settings)
+    direct = _direct_pool(host, directory, settings.direct_domain) if settings.direct_domain else None
     domains = () if direct is not None else settings.domains
     bucket_name, object_key, _ = operations.parse_target(head.path, host, domains)
     operation = operations.classify(head.method.decode(), bucket_name, object_key, head.query, head.headers)
     claim, key, signing_key = _authenticate(head, directory, settings, now)
     if direct is not None and key is not None and key.pool != direct:
         raise S3Error("AccessDenied", "this key belongs to another pool than this host name")
-    bucket: Bucket | None = None
+    bucket: BucketView | None = None
     if not bucket_name or operation.name == "CreateBucket":
         if key is None:
             raise S3Error("AccessDenied", "this operation needs an access key")
         pool_name = key.pool
     else:
         bucket = _bucket(bucket_name, key, direct, directory)
-        pool_name = bucket.pool
+        pool_name = bucket.bucket.pool
     if not permissions.allowed(
         operation,
-        key_policy=KeyPolicy(key.policy) if key else None,
-        bucket_policy=BucketPolicy(bucket.policy) if bucket else None,
+        key_policy=key.policy if key is not None else None,
+        bucket_policy=bucket.policy if bucket is not None else None,
     ):
         raise S3Error("AccessDenied", _refusal(operation, key))
     pool = directory.pool(pool_name)
@@ -81,13 +74,13 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     reason = pool.disabled(now)
     if reason:
         raise S3Error("AccessDenied", f"the pool is not in service: {reason}")
-    rules = directory.rules(bucket.uid) if bucket is not None and operation.name in _LIFECYCLED else None
-    return Admission(head, operation, claim, signing_key, key, bucket_name, object_key, bucket, pool, rules)
+    record, rules = (bucket.bucket, bucket.rules) if bucket is not None else (None, None)
+    return Admission(head, operation, claim, signing_key, key, bucket_name, object_key, record, pool, rules)
 
 
-def _direct_pool(hostname: str, directory: Directory, settings: GatewaySettings) -> str | None:
-    domain = settings.direct_domain
-    if not domain or not hostname.endswith("." + domain):
+def _direct_pool(host: str, directory: Directory, domain: str) -> str | None:
+    hostname = host.partition(":")[0].lower()
+    if not hostname.endswith("." + domain):
         return None
     pool = directory.direct_pool(hostname[: -len(domain) - 1])
     if pool is None:
@@ -115,13 +108,13 @@ def _authenticate(
     return claim, key, None
 
 
-def _bucket(name: str, key: OpenKey | None, direct: str | None, directory: Directory) -> Bucket:
-    bucket = directory.bucket(name)
-    if bucket is None or (direct is not None and bucket.pool != direct):
+def _bucket(name: str, key: OpenKey | None, direct: str | None, directory: Directory) -> BucketView:
+    found = directory.bucket(name)
+    if found is None or (direct is not None and found.bucket.pool != direct):
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
-    if key is not None and key.pool != bucket.pool:
+    if key is not None and key.pool != found.bucket.pool:
         raise S3Error("AccessDenied", "the bucket belongs to another pool than the access key")
-    return bucket
+    return found
 
 
 def _check_storable(operation: Operation, pool: PoolView, object_key: str, head: RequestHead) -> None:
@@ -131,23 +124,28 @@ def _check_storable(operation: Operation, pool: PoolView, object_key: str, head:
     if problem:
         raise S3Error("InvalidArgument" if operation.writes else "NoSuchKey", problem)
     if operation.name == "PutObject":
-        length = head.headers.get(b"x-amz-decoded-content-length", b"").decode("latin-1")
-        size = int(length) if length.isascii() and length.isdigit() else head.content_length or int(head.chunked)
-        problem = storable.body_problem(backend, object_key, size)
+        problem = storable.body_problem(backend, object_key, _announced_size(head))
         if problem:
             raise S3Error("InvalidArgument", problem)
 
 
+def _announced_size(head: RequestHead) -> int:
+    """What the head says about the size of the object; of a chunked one only that there may be something."""
+    length = head.headers.get(b"x-amz-decoded-content-length", b"")
+    encoded = head.headers.get(b"x-amz-content-sha256", b"").decode("latin-1") in sigv4.STREAMING_PAYLOADS
+    if encoded and length.isdigit() and len(length) <= _MOST_SIZE_DIGITS:
+        return int(length)
+    return head.content_length or int(head.chunked)
+
+
 def _check_copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> None:
     source = parse_copy_source(header)
-    bucket = directory.bucket(source.bucket)
-    if bucket is None:
+    found = directory.bucket(source.bucket)
+    if found is None:
         raise S3Error("NoSuchBucket", "the source bucket does not exist", fields={"BucketName": source.bucket})
-    if bucket.pool != pool.pool.name:
+    if found.bucket.pool != pool.pool.name:
         raise S3Error("AccessDenied", "the source bucket belongs to another pool")
-    if key is None and not permissions.allowed(
-        OPERATIONS["GetObject"], key_policy=None, bucket_policy=BucketPolicy(bucket.policy)
-    ):
+    if key is None and not permissions.allowed(OPERATIONS["GetObject"], key_policy=None, bucket_policy=found.policy):
         raise S3Error("AccessDenied", "the source bucket's policy does not allow reading without an access key")
     problem = storable.key_problem(pool.pool.backend, source.key)
     if problem:

@@ -227,7 +227,10 @@ async def _pass_through(exchange: Exchange, admission: Admission) -> Reply:
 
 
 def _repeat(exchange: Exchange, reply: Reply) -> None:
-    """The backend's answer in its own words."""
+    """The backend's answer in its own words, unless it is that it has trouble."""
+    if reply.head.status >= 500 and reply.head.status != 501:
+        exchange.backend_failed(f"the backend answered with status {reply.head.status}")
+        return
     headers = {"Content-Type": reply.head.headers.get(b"content-type", b"application/xml").decode("latin-1")}
     exchange.answer(reply.head.status, headers, reply.body)
 

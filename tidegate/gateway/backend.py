@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any, Protocol, cast
 
 from tidegate.core.errors import Unavailable
 from tidegate.gateway.http1 import END_OF_HEAD, BadMessage, ChunkedDecoder, ResponseHead
 
+# However a connection ends, by a killed process, too, the backend sees a reset: at an orderly end in place of a body,
+# SeaweedFS stores an empty object.
+_END_BY_RESET = struct.pack("ii", 1, 0)
 _HEAD_LIMIT = 64 * 1024
 _OLDEST_IDLE_SECONDS = 20.0  # well below the time after which backends close idle connections
 
@@ -57,6 +62,7 @@ class BackendConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _END_BY_RESET)
 
     def begin(self, receiver: Receiver, *, head_request: bool) -> None:
         self._receiver = receiver

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.pool_states import disabling_reason
-from tidegate.core.records import BackendEntry, Bucket, Key, Pool, PoolStatus, User
+from tidegate.core.records import BackendEntry, Bucket, BucketPolicy, Key, KeyPolicy, Pool, PoolStatus, User
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
@@ -33,8 +33,16 @@ class OpenKey:
     access_key: str
     pool: str
     secret: str
-    policy: str
+    policy: KeyPolicy
     expires_at: float | None
+
+
+class BucketView(NamedTuple):
+    """A bucket with its lifecycle rules."""
+
+    bucket: Bucket
+    policy: BucketPolicy
+    rules: RuleSet | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +65,27 @@ class PoolView:
 class Missing(Exception):
     """The entry is not at hand, or too old: load it with `load` and ask again."""
 
-    def __init__(self, loader: Callable[[str], Any], name: str) -> None:
-        self.loader = loader
+    def __init__(self, shelf: _Shelf[Any], name: str) -> None:
+        self.shelf = shelf
         self.name = name
+
+
+class _Entry(NamedTuple, Generic[Record]):
+    refresh_at: float
+    stale_at: float
+    epoch: int
+    value: Record | None
+
+
+class _Shelf(Generic[Record]):
+    """The entries of one kind."""
+
+    __slots__ = ("entries", "read", "readings")
+
+    def __init__(self, read: Callable[[str], Record | None]) -> None:
+        self.read = read
+        self.entries: dict[str, _Entry[Record]] = {}
+        self.readings: dict[str, asyncio.Future[None]] = {}
 
 
 class Directory:
@@ -69,76 +95,82 @@ class Directory:
         self._tables = tables
         self._vault = vault
         self._changes = changes
-        self._life = life
-        self._entries: dict[tuple[Callable[[str], Any], str], tuple[float, int, Any]] = {}
-        self._readings: dict[tuple[Callable[[str], Any], str], asyncio.Future[None]] = {}
+        self._life = max(life, _ABSENCE_SECONDS)  # long enough for who loaded an entry, whatever the setting
+        self._keys = _Shelf(self._load_key)
+        self._buckets = _Shelf(self._load_bucket)
+        self._pools = _Shelf(self._load_pool)
+        self._hostnames = _Shelf(self._load_direct)
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="directory")
 
     def key(self, access_key: str) -> OpenKey | None:
-        return self._at_hand(self._load_key, access_key)
+        return self._at_hand(self._keys, access_key)
 
-    def bucket(self, name: str) -> Bucket | None:
-        return self._at_hand(self._load_bucket, name)
+    def bucket(self, name: str) -> BucketView | None:
+        return self._at_hand(self._buckets, name)
 
     def pool(self, name: str) -> PoolView | None:
-        return self._at_hand(self._load_pool, name)
+        return self._at_hand(self._pools, name)
 
     def direct_pool(self, hostname: str) -> str | None:
         """The pool behind a direct host name."""
-        return self._at_hand(self._load_direct, hostname)
-
-    def rules(self, bucket_uid: str) -> RuleSet | None:
-        return self._at_hand(self._load_rules, bucket_uid)
+        return self._at_hand(self._hostnames, hostname)
 
     def forget_pool(self, name: str) -> None:
-        self._entries.pop((self._load_pool, name), None)
+        self._pools.entries.pop(name, None)
 
     async def load(self, missing: Missing) -> None:
         """Reads the entry from the tables; who asks for the same one meanwhile waits for the same reading."""
-        entry = (missing.loader, missing.name)
-        reading = self._readings.get(entry)
-        if reading is None:
-            reading = self._readings[entry] = asyncio.ensure_future(self._read(missing))
-            reading.add_done_callback(lambda _: self._readings.pop(entry, None))
-        await asyncio.shield(reading)
+        await asyncio.shield(self._reading(missing.shelf, missing.name))
 
-    async def _read(self, missing: Missing) -> None:
+    def _reading(self, shelf: _Shelf[Any], name: str) -> asyncio.Future[None]:
+        reading = shelf.readings.get(name)
+        if reading is None:
+            reading = shelf.readings[name] = asyncio.ensure_future(self._read(shelf, name))
+            reading.add_done_callback(lambda _: shelf.readings.pop(name, None))
+        return reading
+
+    async def _read(self, shelf: _Shelf[Any], name: str) -> None:
         epoch = self._changes.value
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._threads, missing.loader, missing.name)
-        if len(self._entries) >= _MOST_ENTRIES:
-            self._entries.clear()
-        # At least long enough for the caller's next look, whatever the setting.
-        life = max(self._life, _ABSENCE_SECONDS) if value is not None else _ABSENCE_SECONDS
-        entry = (missing.loader, missing.name)
-        self._entries[entry] = (time.monotonic() + life, epoch, value)
+        value = await loop.run_in_executor(self._threads, shelf.read, name)
+        if len(shelf.entries) >= _MOST_ENTRIES:
+            shelf.entries.clear()
+        life = self._life if value is not None else _ABSENCE_SECONDS
+        now = time.monotonic()
+        shelf.entries[name] = _Entry(now + life / 2, now + life, epoch, value)
         if value is None:  # whoever asks for names that do not exist must not fill the memory with them
-            loop.call_later(2 * _ABSENCE_SECONDS, self._entries.pop, entry, None)
+            loop.call_later(2 * _ABSENCE_SECONDS, shelf.entries.pop, name, None)
 
     def close(self) -> None:
         self._threads.shutdown()
 
-    def _at_hand(self, loader: Callable[[str], Record | None], name: str) -> Record | None:
-        entry = self._entries.get((loader, name))
-        if entry is None or entry[0] < time.monotonic() or entry[1] != self._changes.value:
-            raise Missing(loader, name)
-        value: Record | None = entry[2]
-        return value
+    def _at_hand(self, shelf: _Shelf[Record], name: str) -> Record | None:
+        entry = shelf.entries.get(name)
+        if entry is None or entry.epoch != self._changes.value:
+            raise Missing(shelf, name)
+        now = time.monotonic()
+        if now > entry.refresh_at:
+            if now > entry.stale_at:
+                raise Missing(shelf, name)
+            if entry.value is not None and name not in shelf.readings:
+                # What is in use is read again before it gets stale, so that no request waits for it.
+                self._reading(shelf, name).add_done_callback(_noticed)
+        return entry.value
 
     def _load_key(self, access_key: str) -> OpenKey | None:
         text = self._tables.get(Key.PREFIX + access_key)
         if text is None:
             return None
         key = Key.from_json(text)
-        return OpenKey(key.access_key, key.pool, self._vault.unseal(key.secret), key.policy, key.expires_at)
+        return OpenKey(key.access_key, key.pool, self._vault.unseal(key.secret), KeyPolicy(key.policy), key.expires_at)
 
-    def _load_bucket(self, name: str) -> Bucket | None:
+    def _load_bucket(self, name: str) -> BucketView | None:
         text = self._tables.get(Bucket.PREFIX + name)
-        return Bucket.from_json(text) if text is not None else None
-
-    def _load_rules(self, bucket_uid: str) -> RuleSet | None:
-        text = self._tables.get(LIFECYCLE + bucket_uid)
-        return RuleSet.from_json(text) if text is not None else None
+        if text is None:
+            return None
+        bucket = Bucket.from_json(text)
+        rules = self._tables.get(LIFECYCLE + bucket.uid)
+        return BucketView(bucket, BucketPolicy(bucket.policy), RuleSet.from_json(rules) if rules is not None else None)
 
     def _load_direct(self, hostname: str) -> str | None:
         return self._tables.get("dn:" + hostname)
@@ -162,3 +194,9 @@ class Directory:
             admin_key=backend.admin_key if backend else "",
             admin_secret=self._vault.unseal(backend.admin_secret) if backend else "",
         )
+
+
+def _noticed(reading: asyncio.Future[None]) -> None:
+    """A reading that nobody waits for: when it fails, the entry gets stale and the next request fails, loudly."""
+    if not reading.cancelled():
+        reading.exception()

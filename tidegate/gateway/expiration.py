@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
     from tidegate.gateway.exchange import Exchange
 
-SHOWS_OBJECT = frozenset(("GetObject", "HeadObject", "PutObject", "CopyObject", "CompleteMultipartUpload"))
+_SHOW_OBJECT = frozenset(("GetObject", "HeadObject", "PutObject", "CopyObject", "CompleteMultipartUpload"))
 _READS = frozenset(("GetObject", "HeadObject"))
 _NANOSECOND = 1_000_000_000
 
@@ -38,6 +38,8 @@ def header(admission: Admission, reply: ResponseHead, received: int, tags: Pairs
     """The line for the reply's head, or nothing: only current versions expire by these rules."""
     rules = admission.rules
     if rules is None or reply.status not in (200, 206) or b"versionId=" in admission.head.query:
+        return b""
+    if admission.operation.name not in _SHOW_OBJECT:
         return b""
     headers = reply.headers
     if admission.operation.name in _READS:

@@ -89,14 +89,14 @@ class Healer:
         directory = self._gateway.directory
         while True:
             try:
-                bucket = directory.bucket(intent.bucket)
+                found = directory.bucket(intent.bucket)
                 view = directory.pool(intent.pool)
             except Missing as missing:
                 await directory.load(missing)
                 continue
-            if bucket is None or view is None or bucket.pool != intent.pool:
+            if found is None or view is None or found.bucket.pool != intent.pool:
                 return None
-            return bucket, await self._gateway.awake(view)
+            return found.bucket, await self._gateway.awake(view)
 
 
 class _Case:

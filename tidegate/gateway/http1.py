@@ -14,6 +14,8 @@ import httptools
 END_OF_HEAD = b"\r\n\r\n"
 _CHUNKED_REQUEST = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNKED_RESPONSE = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+_MOST_FRAMING_BYTES = 32 * 1024
+_MOST_FRAMING_SHARE = 16  # a client that sends byte by byte takes six for each
 _SINGLE = frozenset((b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-amz-date", b"expect"))
 _HOP_BY_HOP = frozenset((b"connection", b"http2-settings", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
 _CONNECTION_OPTIONS = _HOP_BY_HOP | {b"close"}
@@ -102,10 +104,10 @@ class RequestHead:
     def forwardable(self, drop: Iterable[bytes] = ()) -> bytes:
         """The head as it came, byte for byte, but for the headers that speak of this connection only."""
         headers = self.headers
+        if self.is_1_1 and not drop and headers.keys().isdisjoint(_HOP_BY_HOP):
+            return self.raw
         unwanted = {name for name in _HOP_BY_HOP if name in headers}
         unwanted.update(drop)
-        if not unwanted and self.raw.find(b" HTTP/1.1\r\n", 0, len(self.target) + 32) > 0:
-            return self.raw
         first, *lines = self.raw[:-4].split(b"\r\n")
         kept = [first.rpartition(b" ")[0] + b" HTTP/1.1"]
         kept.extend(line for line in lines if line.partition(b":")[0].lower() not in unwanted)
@@ -137,38 +139,66 @@ def _framing(headers: dict[bytes, bytes]) -> tuple[int, bool]:
     return int(length), False
 
 
-class ResponseHead:
-    """A backend's response head. `length` is None when only the end of the connection ends the body."""
+class _NoCallbacks:
+    """For a parser that is only to judge."""
 
-    __slots__ = ("chunked", "headers", "keep_alive", "length", "raw", "status")
+
+_NO_CALLBACKS = _NoCallbacks()
+
+
+class ResponseHead:
+    """A backend's response head. `length` is None when only the end of the connection ends the body; `is_plain` tells
+    that no header speaks of this connection only."""
+
+    __slots__ = ("_headers", "chunked", "is_plain", "keep_alive", "length", "raw", "status")
 
     def __init__(self, raw: bytes, *, to_head_request: bool) -> None:
-        collector = _HeadCollector()
-        parser = httptools.HttpResponseParser(collector)
+        parser = httptools.HttpResponseParser(_NO_CALLBACKS)
         try:
             parser.feed_data(raw)
         except httptools.HttpParserUpgrade:
             raise BadMessage("a change of the protocol that nobody asked for") from None
         except httptools.HttpParserError as error:
             raise BadMessage(str(error)) from None
-        headers = collector.headers
         self.raw = raw
-        self.headers = headers
+        self._headers: dict[bytes, bytes] | None = None
         self.status = parser.get_status_code()
+        lowered = raw.lower()
+        self.is_plain = b"\r\nconnection:" not in lowered and b"\r\nkeep-alive:" not in lowered
         # Not the parser's word for it: of a message without a body, which is over already, it knows nothing any more.
-        self.keep_alive = parser.get_http_version() == "1.1" and b"close" not in headers.get(b"connection", b"").lower()
+        self.keep_alive = parser.get_http_version() == "1.1" and b"close" not in _value(lowered, b"connection")
         self.chunked = False
         self.length: int | None = 0
         if to_head_request or self.status in (204, 304) or self.status < 200:
             return
-        if b"transfer-encoding" in headers:
+        length = _value(lowered, b"content-length")
+        if length and b"\r\ntransfer-encoding:" not in lowered:
+            self.length = _framing({b"content-length": length})[0]
+        elif b"\r\ntransfer-encoding:" in lowered:
             self.chunked = True
             self.length = None
-        elif b"content-length" in headers:
-            self.length = _framing(headers)[0]
         else:
             self.length = None
             self.keep_alive = False
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """With lower-case names. Most replies pass without anybody asking for them."""
+        if self._headers is None:
+            self._headers = {}
+            for line in self.raw[:-4].split(b"\r\n")[1:]:
+                name, _, value = line.partition(b":")
+                self._headers[name.lower()] = value.strip()
+        return self._headers
+
+
+def _value(lowered: bytes, name: bytes) -> bytes:
+    """Of a header in a head of lower-case letters; empty when there is none."""
+    start = lowered.find(b"\r\n" + name + b":")
+    if start < 0:
+        return b""
+    start += len(name) + 3
+    return lowered[start : lowered.index(b"\r\n", start)].strip()
 
 
 class _BodyCollector:
@@ -193,9 +223,11 @@ class _BodyCollector:
 class ChunkedDecoder:
     """Takes a body in Transfer-Encoding: chunked apart. `excess` tells that bytes followed its end."""
 
-    __slots__ = ("_collector", "_parser")
+    __slots__ = ("_collector", "_framing_bytes", "_parser", "_payload_bytes")
 
     def __init__(self, *, response: bool = False) -> None:
+        self._payload_bytes = 0
+        self._framing_bytes = 0
         self._collector = _BodyCollector()
         kind = httptools.HttpResponseParser if response else httptools.HttpRequestParser
         self._parser: httptools.HttpRequestParser | httptools.HttpResponseParser = kind(self._collector)
@@ -214,7 +246,12 @@ class ChunkedDecoder:
                 raise BadMessage(str(error)) from None
             collector.excess = True
         parts, collector.parts = collector.parts, []
-        return b"".join(parts)
+        payload = b"".join(parts)
+        self._payload_bytes += len(payload)
+        self._framing_bytes += len(data) - len(payload)
+        if self._framing_bytes > _MOST_FRAMING_BYTES + _MOST_FRAMING_SHARE * self._payload_bytes:
+            raise BadMessage("the chunks' extensions or the trailer are too long")
+        return payload
 
     @property
     def complete(self) -> bool:

@@ -66,6 +66,10 @@ class Intents:
             with suppress(Unavailable):  # the healer will then find nothing to do
                 self._write(f"{number}\n")
 
+    def count(self) -> int:
+        """How many changes are under way."""
+        return len(self._open)
+
     def get(self, number: int) -> Intent | None:
         return self._open.get(number)
 

@@ -1,7 +1,7 @@
 """The journal: events on their way into the metadata log.
 
-Events that arrive while a batch is being written form the next batch, so one write to stable storage
-serves as many requests as came in the meantime and a lonely request waits for none.
+Events that arrive while a batch is being written form the next batch, and a batch waits a millisecond while more
+changes are under way, so that one write to stable storage serves many requests. A lonely request waits for nobody.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate import metrics
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event
 from tidegate.ports import Record, Topics
 
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 Done = Callable[[TidegateError | None], None]
 _LARGEST_BATCH = 2000
+_COUNT_SECONDS = 1.0
+_LINGER_SECONDS = 0.001
 
 
 class Journal(Protocol):
@@ -38,11 +40,18 @@ class Journal(Protocol):
 class TopicJournal:
     """Writes to a topic from one thread of its own."""
 
-    def __init__(self, topics: Topics, topic: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, topics: Topics, topic: str, loop: asyncio.AbstractEventLoop, under_way: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`under_way` tells how many changes will want to be journalled soon: a batch waits a moment for them."""
+        self._under_way = under_way
         self._topics = topics
         self._topic = topic
         self._loop = loop
         self._queue: queue.SimpleQueue[tuple[list[Record], Done] | None] = queue.SimpleQueue()
+        self._seconds = metrics.Durations(metrics.JOURNAL_SECONDS)
+        self._batches = self._events = 0
+        self._counted_at = 0.0
         self._thread = threading.Thread(target=self._write_forever, name="journal", daemon=True)
         self._thread.start()
 
@@ -56,9 +65,11 @@ class TopicJournal:
     def _write_forever(self) -> None:
         closing = False
         while not closing:
-            first = self._queue.get()
+            first = self._next()
             if first is None:
-                return
+                break
+            if self._under_way() > self._queue.qsize() + 1:
+                time.sleep(_LINGER_SECONDS)
             batch = [first]
             size = len(first[0])
             while size < _LARGEST_BATCH:
@@ -72,6 +83,23 @@ class TopicJournal:
                 batch.append(entry)
                 size += len(entry[0])
             self._write(batch)
+        self._count()
+
+    def _next(self) -> tuple[list[Record], Done] | None:
+        if self._batches:
+            try:
+                return self._queue.get(timeout=_COUNT_SECONDS)
+            except queue.Empty:
+                self._count()
+        return self._queue.get()
+
+    def _count(self) -> None:
+        """Hands the counts to the metrics."""
+        self._counted_at = time.monotonic()
+        self._seconds.flush()
+        metrics.JOURNAL_BATCHES.inc(self._batches)
+        metrics.JOURNAL_EVENTS.inc(self._events)
+        self._batches = self._events = 0
 
     def _write(self, batch: list[tuple[list[Record], Done]]) -> None:
         records = [record for entry in batch for record in entry[0]]
@@ -82,12 +110,18 @@ class TopicJournal:
         except TidegateError as error:
             failure = error
             logger.error("the metadata log cannot be written: %s; %d changes stay unacknowledged", error, len(records))
-        metrics.JOURNAL_SECONDS.observe(time.monotonic() - started)
-        if failure is None:
-            metrics.JOURNAL_BATCHES.inc()
-            metrics.JOURNAL_EVENTS.inc(len(records))
-        else:
+        except Exception as error:  # the thread must live on: nothing can be changed without it
+            logger.exception("the metadata log cannot be written; %d changes stay unacknowledged", len(records))
+            failure = Unavailable(f"the metadata log cannot be written: {error}")
+        if failure is not None:
             metrics.JOURNAL_FAILURES.inc()
+        else:
+            self._batches += 1
+            self._events += len(records)
+        ended = time.monotonic()
+        self._seconds.observe(ended - started)
+        if ended > self._counted_at + _COUNT_SECONDS:
+            self._count()
         self._loop.call_soon_threadsafe(_tell, batch, failure)
 
 

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -38,6 +39,7 @@ from tidegate.settings import GatewaySettings, Settings, restore
 logger = logging.getLogger(__name__)
 
 _THREADS = 64
+_DESCRIPTORS = 65536
 
 
 def main() -> None:
@@ -48,12 +50,21 @@ def main() -> None:
     data = DataDirectory(arguments.data)
     settings = restore(data.settings_file.read_text())
     logs.setup(settings, data.path, "gateway")
+    _allow_many_connections()
     listener = socket.socket(fileno=arguments.fd)
     try:
         uvloop.run(serve(settings, data.path, listener))
     except TidegateError as error:
         logger.error("%s", error)
         sys.exit(1)
+
+
+def _allow_many_connections() -> None:
+    """As many descriptors as the machine's limit for a process permits: the usual 1024 are for other programs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def serve(settings: Settings, data: Path, listener: socket.socket) -> None:
@@ -66,6 +77,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     tables = open_tables(settings, data)
     vault = Vault.open(data)
     changes = ChangeCounter(data)
+    intents = Intents(data / "run" / "intents")
     host, port = listener.getsockname()[:2]
     gateway = Gateway(
         settings=settings,
@@ -76,8 +88,8 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
         changes=changes,
         order=_order(settings, data, tables),
-        journal=_journal(settings, data, loop),
-        intents=Intents(data / "run" / "intents"),
+        journal=_journal(settings, data, loop, intents),
+        intents=intents,
         access_log=logs.AccessLog.open(settings.log, data),
         address=(host, port),
     )
@@ -111,13 +123,13 @@ def _order(settings: Settings, data: Path, tables: Tables) -> KeyOrder:
     return SharedKeyOrder(file, tables) if settings.tables.backend == "redis" else KeyOrder(file)
 
 
-def _journal(settings: Settings, data: Path, loop: asyncio.AbstractEventLoop) -> Journal:
+def _journal(settings: Settings, data: Path, loop: asyncio.AbstractEventLoop, intents: Intents) -> Journal:
     if not settings.metalog.enabled:
         logger.warning("the metadata log is switched off: lifecycle and replication will not see changes")
         return NoJournal()
     topics = open_topics(settings, data)
     topics.create(settings.metalog.topic, settings.metalog.partitions)
-    return TopicJournal(topics, settings.metalog.topic, loop)
+    return TopicJournal(topics, settings.metalog.topic, loop, intents.count)
 
 
 def _tls(settings: GatewaySettings) -> ssl.SSLContext | None:

@@ -32,6 +32,7 @@ class Transfer:
         "_retried",
         "_splice",
         "_splice_reply",
+        "_unsent_head",
         "_withheld",
         "_withheld_bytes",
         "reply",
@@ -51,6 +52,7 @@ class Transfer:
         self._withheld: list[bytes] | None = None
         self._withheld_bytes = 0
         self._dechunk: ChunkedDecoder | None = None
+        self._unsent_head = b""
 
     # --- to the backend --------------------------------------------------------------------------
 
@@ -186,8 +188,11 @@ class Transfer:
         elif exchange.admitted.operation.journals and 200 <= head.status < 300:
             self._withheld = []
             return
-        if head.status < 500:
-            exchange.settle()  # the backend has refused the change
+        if head.status >= 500 and head.status != 501:
+            # A backend that stops, or has trouble: whatever it says, the client can only try again.
+            exchange.backend_failed(f"the backend answered with status {head.status}")
+            return
+        exchange.settle()  # the backend has refused the change
         exchange.give_turns_back()
         exchange.moving()
         client = exchange.client
@@ -195,7 +200,8 @@ class Transfer:
             self._splice_reply = (
                 client.plain_socket is not None and head.length is not None and head.length >= splice.SMALLEST
             )
-            client.write(self._reply_head(head, keep_alive=client.keeps_alive))
+            # It goes out together with the first bytes of the body.
+            self._unsent_head = self._reply_head(head, keep_alive=client.keeps_alive)
 
     def _stop_body(self) -> None:
         """The backend has made up its mind before it saw the whole request."""
@@ -211,7 +217,7 @@ class Transfer:
         if exchange.admitted.rules is not None:
             received = exchange.intake.payload_bytes if exchange.intake is not None else 0
             expiry = expiration.header(exchange.admitted, head, received, exchange.tags)
-        if keep_alive and not dechunk and not expiry and b"connection" not in head.headers:
+        if keep_alive and not dechunk and not expiry and head.is_plain:
             return head.raw
         unwanted = {b"connection", b"keep-alive"}
         if dechunk:
@@ -238,6 +244,8 @@ class Transfer:
         if self._dechunk is not None:
             data = self._dechunk.feed(data)
         exchange.sent_bytes += len(data)
+        if self._unsent_head:
+            data, self._unsent_head = self._unsent_head + data, b""
         client.write(data)
         if self._splice_reply and connection.body_left >= splice.SMALLEST:
             connection.transport.pause_reading()
@@ -291,6 +299,8 @@ class Transfer:
         if not self.sent and connection is not None:
             connection.transport.abort()  # it still expects the rest of a body that will not come
         if self._withheld is None:
+            if self._unsent_head and self._exchange.client is not None:
+                self._exchange.client.write(self._unsent_head)
             self._exchange.finish()
             return
         assert self.reply is not None

@@ -9,10 +9,9 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import struct
 from pathlib import Path
 
-_NUMBER = struct.Struct("<Q")
+_BYTES = 8
 
 
 class ChangeCounter:
@@ -20,22 +19,23 @@ class ChangeCounter:
         file = data / "run" / "changes"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.fstat(self._fd).st_size < _NUMBER.size:
-            os.ftruncate(self._fd, _NUMBER.size)
-        self._map = mmap.mmap(self._fd, _NUMBER.size)
+        if os.fstat(self._fd).st_size < _BYTES:
+            os.ftruncate(self._fd, _BYTES)
+        self._map = mmap.mmap(self._fd, _BYTES)
+        self._number = memoryview(self._map).cast("Q")  # gateways look at it several times per request
 
     @property
     def value(self) -> int:
-        number: int = _NUMBER.unpack_from(self._map, 0)[0]
-        return number
+        return self._number[0]
 
     def bump(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         try:
-            _NUMBER.pack_into(self._map, 0, self.value + 1)
+            self._number[0] += 1
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
+        self._number.release()
         self._map.close()
         os.close(self._fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -153,7 +154,10 @@ class LoneGateway:
         command = [sys.executable, "-m", "tidegate.gateway.serve", "--data", str(self.data)]
         with (self.data / "gateway.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "--fd", str(listener.fileno())], pass_fds=[listener.fileno()], stderr=log
+                [*command, "--fd", str(listener.fileno())],
+                pass_fds=[listener.fileno()],
+                stderr=log,
+                preexec_fn=_few_descriptors,
             )
         listener.close()
 
@@ -169,3 +173,8 @@ class LoneGateway:
             self._process.wait()
             self.store.close()
             self.tables.close()
+
+
+def _few_descriptors() -> None:
+    """As in a shell with a low limit, which the gateway may raise."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

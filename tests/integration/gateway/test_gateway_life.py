@@ -189,11 +189,15 @@ def test_a_gateway_told_to_stop_ends_what_runs_and_takes_nothing_new(make_servic
     place = Place(service, "drained", "drained-bucket")
     (pid,) = service.gateway_pids()
     key, size = "slow", 2 * MIB
-    head = request_head(place.url, place.key, "PUT", place.path(key), payload=UNSIGNED_PAYLOAD, length=size)
+    asks_first = {"Expect": "100-continue"}
+    head = request_head(
+        place.url, place.key, "PUT", place.path(key), headers=asks_first, payload=UNSIGNED_PAYLOAD, length=size
+    )
     with place.wire() as running, place.wire() as idle:
         assert idle.ask(place.request("GET", place.path())).status == 200
-        running.send(head + b"x" * MIB)
-        time.sleep(0.2)
+        running.send(head)
+        assert running.head().status == 100
+        running.send(b"x" * MIB)
         os.kill(pid, signal.SIGTERM)
         assert idle.closed, "an idle connection is closed at once"
         running.send(b"x" * MIB)
@@ -202,6 +206,21 @@ def test_a_gateway_told_to_stop_ends_what_runs_and_takes_nothing_new(make_servic
         assert running.closed
     until(lambda: not Path(f"/proc/{pid}").exists())
     assert place.stored(key) == b"x" * size, "another gateway has taken the door over"
+
+
+def test_a_gateway_that_is_killed_in_the_middle_of_an_upload_leaves_the_old_object(make_service) -> None:
+    service = make_service(gateway__processes=1)
+    place = Place(service, "killed", "killed-bucket")
+    place.s3.put_object(Bucket=place.bucket, Key="k", Body=b"old")
+    (pid,) = service.gateway_pids()
+    head = request_head(place.url, place.key, "PUT", place.path("k"), payload=UNSIGNED_PAYLOAD, length=4 * MIB)
+    with place.wire() as wire:
+        wire.send(head)
+        time.sleep(0.3)  # the head is at the store, the body is not
+        os.kill(pid, signal.SIGKILL)
+        assert wire.closed
+    until(lambda: service.gateway_pids() - {pid} != set())
+    assert place.stored("k") == b"old"
 
 
 # --- TLS -----------------------------------------------------------------------------------------

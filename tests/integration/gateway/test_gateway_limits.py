@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 import time
@@ -156,6 +157,8 @@ def test_xml_beyond_its_limit_is_refused_without_being_read(tight: Place) -> Non
 
 
 def test_two_thousand_idle_connections_cost_little_and_the_next_request_is_served(place: Place) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     pids = place.service.gateway_pids()
     before = sum(map(resident_bytes, pids))
     with place.wire() as wire:
@@ -167,6 +170,7 @@ def test_two_thousand_idle_connections_cost_little_and_the_next_request_is_serve
     finally:
         for connection in idle:
             connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_large_bodies_stream_both_ways_in_little_memory_while_the_client_is_slow(tight: Place) -> None:

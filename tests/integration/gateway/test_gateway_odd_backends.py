@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from raw_http import Answer, Wire, request, request_head, until
@@ -112,6 +113,28 @@ def test_a_large_body_is_completed_only_when_all_of_it_is_here(gateway: LoneGate
         assert sum(got) < size, "the end is held back"
         assert wire.ask(b"x").status == 200
     assert sum(got) == size
+
+
+def test_a_request_that_is_given_up_ends_in_a_reset(gateway: LoneGateway) -> None:
+    """An orderly end right after the head would be an empty object to some stores."""
+    ended: list[str] = []
+
+    def script(visit: Visit) -> None:
+        visit.head()
+        try:
+            visit.some()
+        except EOFError:
+            ended.append("in order")
+        except ConnectionResetError:
+            ended.append("by a reset")
+
+    gateway.store.play(script)
+    head = request_head(gateway.url, gateway.key, "PUT", gateway.path("k"), payload=UNSIGNED_PAYLOAD, length=4 * MIB)
+    with Wire(gateway.url) as wire:
+        wire.send(head)
+        until(lambda: gateway.store.asked(b"PUT") == 1)
+    until(lambda: bool(ended))
+    assert ended == ["by a reset"]
 
 
 # --- what the store says -------------------------------------------------------------------------
@@ -265,6 +288,18 @@ def test_a_change_that_the_store_may_have_made_is_not_tried_again(gateway: LoneG
         assert put(gateway, wire).status == 200
         assert put(gateway, wire).status == 503
     assert gateway.store.asked(b"PUT /scripted-bucket/k ") == 2
+
+
+# --- many clients ---------------------------------------------------------------------------------
+
+
+def test_a_low_limit_of_descriptors_is_no_limit_of_connections(gateway: LoneGateway) -> None:
+    gateway.store.play(answering(OK))
+    with ExitStack() as idle:
+        for _ in range(500):
+            idle.enter_context(Wire(gateway.url))
+        with Wire(gateway.url) as wire:
+            assert put(gateway, wire).status == 200
 
 
 # --- a store that is silent ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ import uvloop
 from gateway_records import Records
 
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.admission import Admission
+from tidegate.gateway.admission import Admission, admit
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +166,22 @@ def test_an_expired_pool_refuses_from_that_moment_on(records: Records) -> None:
     records.registry.update_pool("biology", expires_at=None)
 
 
+def test_a_key_that_the_store_takes_for_a_folder_may_hold_no_data_however_its_length_is_told(records: Records) -> None:
+    folder = "/physics-bucket/folder/"
+    assert let_in(records, "PUT", folder, "physics", content_length="0")
+    assert refused(records, "PUT", folder, "physics", content_length="5") == "InvalidArgument"
+    assert refused(records, "PUT", folder, "physics", transfer_encoding="chunked") == "InvalidArgument"
+    lie = {"content_length": "5", "x_amz_decoded_content_length": "0"}
+    assert refused(records, "PUT", folder, "physics", **lie) == "InvalidArgument"
+    chunked = {"content_length": "90", "x_amz_content_sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}
+    assert let_in(records, "PUT", folder, "physics", x_amz_decoded_content_length="0", **chunked)
+    for length in ("5", "9" * 5000, "five"):
+        assert (
+            refused(records, "PUT", folder, "physics", x_amz_decoded_content_length=length, **chunked)
+            == "InvalidArgument"
+        )
+
+
 def test_a_preflight_is_answered_by_a_pool_that_is_awake_and_wakes_none(records: Records) -> None:
     assert let_in(records, "OPTIONS", "/physics-bucket/k").operation.name == "CorsPreflight"
     assert refused(records, "OPTIONS", "/asleep-bucket/k") == "AccessDenied"
@@ -191,10 +207,9 @@ def test_what_s3_does_not_know_or_tidegate_not_offer_is_refused_before_keys_are_
     assert refused(records, "GET", "/physics-bucket?website=", ("NOBODY", "s")) == "NotImplemented"
 
 
-def test_a_directory_is_needed_only_for_what_the_request_names(tmp_path: Path) -> None:
-    """Nothing is read for a request that is refused for its form."""
+def test_nothing_is_read_for_a_request_that_is_refused_for_its_form(tmp_path: Path) -> None:
     empty = Records(tmp_path)
-    with pytest.raises(S3Error):
-        uvloop.run(empty.admitted(empty.head("GET", "/bucket/%zz")))
-    assert empty.directory._entries == {}
+    for method, target in (("GET", "/bucket/%zz"), ("PATCH", "/bucket"), ("GET", "/bucket?website=")):
+        with pytest.raises(S3Error):
+            admit(empty.head(method, target), empty.directory, empty.settings, empty.now)  # and not Missing
     empty.close()

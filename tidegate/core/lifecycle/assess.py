@@ -117,9 +117,15 @@ def _obstacles_to_transition(situation: Situation, pair: RuleAction, version: Ve
     target, terms = pair.action.storage_class, situation.terms
     if terms.coldness(target) <= terms.coldness(version.storage_class):
         yield f"it is in {version.storage_class or 'STANDARD'}, from where nothing moves to {target}"
-    small_may_move = situation.minimum is TransitionMinimum.VARIES and target in _CLASSES_FOR_SMALL_OBJECTS
-    if version.size < terms.minimum_transition_bytes and not (pair.rule.filter.has_size or small_may_move):
-        yield f"{version.size} bytes are less than the {terms.minimum_transition_bytes} from which objects move"
+    smallest = smallest_to_move(pair, situation.minimum, terms)
+    if version.size < smallest:
+        yield f"{version.size} bytes are less than the {smallest} from which objects move"
+
+
+def smallest_to_move(pair: RuleAction, minimum: TransitionMinimum, terms: Terms) -> int:
+    """The size in bytes from which on a transition moves objects."""
+    small_may_move = minimum is TransitionMinimum.VARIES and pair.action.storage_class in _CLASSES_FOR_SMALL_OBJECTS
+    return 0 if pair.rule.filter.has_size or small_may_move else terms.minimum_transition_bytes
 
 
 def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: Terms) -> tuple[Effect, bool]:

@@ -19,6 +19,7 @@ from tidegate.core.lifecycle.rules import ActionKind
 
 BUCKET_TASKS_TOPIC = "backbeat-lifecycle-bucket-tasks"
 OBJECT_TASKS_TOPIC = "backbeat-lifecycle-object-tasks"
+AUDIT_TOPIC = "lifecycle-audit"
 PROCESS_OBJECTS = "processObjects"
 
 
@@ -137,16 +138,21 @@ class ObjectTask:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """What was done to an object, under which rule, to which identity, and how it ended."""
+    """What was done to an object, under which rule, to which identity, and how it ended.
+
+    `origin` is where the task stood (topic/partition/offset): one task leaves one record.
+    """
 
     at_ns: int
     task: ObjectTask
     outcome: Outcome
     reason: str = ""
     worker: str = ""
+    origin: str = ""
 
     def to_json(self) -> str:
-        own = {"at_ns": self.at_ns, "outcome": self.outcome, "reason": self.reason, "worker": self.worker}
+        names = ("at_ns", "outcome", "reason", "worker", "origin")
+        own = {name: getattr(self, name) for name in names}
         return json.dumps({**asdict(self.task), **own}, separators=(",", ":"))
 
     @classmethod
@@ -154,7 +160,8 @@ class AuditRecord:
         try:
             values = json.loads(text)
             task = _built(ObjectTask, {field.name: values[field.name] for field in fields(ObjectTask)})
-            return cls(values["at_ns"], task, Outcome(values["outcome"]), values["reason"], values["worker"])
+            outcome, origin = Outcome(values["outcome"]), values.get("origin", "")
+            return cls(values["at_ns"], task, outcome, values["reason"], values["worker"], origin)
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidInput(f"not an audit record of lifecycle: {error!r}") from None
 
