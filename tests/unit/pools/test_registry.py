@@ -102,6 +102,25 @@ def test_a_directory_whose_parent_is_missing_is_refused(registry: Registry, tmp_
         registry.create_pool("demo", now=NOW, directory=str(tmp_path / "missing" / "place"))
 
 
+def test_a_directory_with_files_of_somebody_is_refused_and_left_alone(registry: Registry, tmp_path: Path) -> None:
+    place = tmp_path / "theses"
+    (place / "master").mkdir(parents=True)
+    (place / "master" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InvalidInput, match="not a pool's"):
+        registry.create_pool("demo", now=NOW, directory=str(place))
+    assert [path.name for path in place.iterdir()] == ["master"]
+    assert registry.pools() == []
+
+
+def test_an_empty_directory_and_one_that_was_a_pools_before_are_taken(registry: Registry, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir(mode=0o700)
+    registry.create_pool("first", now=NOW, directory=str(place))
+    (place / "volumes").mkdir()
+    registry.delete_pool("first")
+    assert registry.create_pool("second", now=NOW, directory=str(place)).directory == str(place)
+
+
 def test_a_file_is_not_taken_for_a_directory(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="is not a directory"):
