@@ -27,6 +27,7 @@ _XML = {"Content-Type": "application/xml"}
 _PARALLEL_LOOKS = 16
 _MOST_SIZE_DIGITS = 16
 _IDENTITY_HEADERS = (b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size")
+_MARKER_HEADER = b"x-amz-if-match-delete-marker"
 
 
 def answer(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
@@ -34,7 +35,8 @@ def answer(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None
     special = _SPECIAL.get(admission.operation.name)
     if special is not None:
         return special(exchange, admission)
-    if admission.operation.name == "DeleteObject" and any(name in admission.head.headers for name in _IDENTITY_HEADERS):
+    conditions = (*_IDENTITY_HEADERS, _MARKER_HEADER)
+    if admission.operation.name == "DeleteObject" and any(name in admission.head.headers for name in conditions):
         return _delete_if_same(exchange, admission)
     return None
 
@@ -190,7 +192,11 @@ async def _delete_if_same(exchange: Exchange, admission: Admission) -> None:
     await exchange.take_turns([admission.object_key])
     version_id = journalling.query_value(admission, "versionId")
     found = await stat(exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id)
-    if found is None or not _matches(found, wanted, int(size) if size is not None else None):
+    if _MARKER_HEADER in headers:
+        is_meant = found is None  # no object is there that could be lost; markers cannot be looked at
+    else:
+        is_meant = found is not None and _matches(found, wanted, int(size) if size is not None else None)
+    if not is_meant:
         raise S3Error("PreconditionFailed")
     exchange.forward()
 

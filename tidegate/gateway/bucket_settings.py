@@ -39,8 +39,8 @@ async def _get_lifecycle(exchange: Exchange, admission: Admission) -> None:
 
 
 async def _delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
-    if admission.rules is not None:
-        await _change(exchange, admission, None)
+    # Also where none are known here: another machine may have put them a moment ago.
+    await _change(exchange, admission, None)
     exchange.answer(204, {}, b"")
 
 
@@ -49,17 +49,21 @@ async def _change(exchange: Exchange, admission: Admission, rules: RuleSet | Non
     assert admission.bucket is not None
     entry = LIFECYCLE + admission.bucket.uid
     await exchange.take_turns([""])
+    exchange.begin_change()
 
-    def write() -> None:
+    def write() -> bool:
         if rules is not None:
             gateway.tables.put(entry, rules.to_json())
-        else:
-            gateway.tables.delete(entry)
-        gateway.changes.bump()
+            return True
+        return gateway.tables.delete(entry)
 
-    await gateway.loop.run_in_executor(None, write)
-    attributes = (("lifecycle", rules.digest() if rules is not None else ""),)
-    await exchange.journalled([journalling.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)])
+    changed = await gateway.loop.run_in_executor(None, write)
+    events = []
+    if changed:
+        gateway.changes.bump()
+        attributes = (("lifecycle", rules.digest() if rules is not None else ""),)
+        events = [journalling.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)]
+    await exchange.journalled(events)
 
 
 ANSWERS: dict[str, Callable[[Exchange, Admission], Coroutine[Any, Any, None]]] = {

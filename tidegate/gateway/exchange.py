@@ -51,6 +51,7 @@ class Exchange:
         "gateway",
         "head",
         "intake",
+        "made",
         "parsed",
         "peer",
         "receiving",
@@ -77,6 +78,7 @@ class Exchange:
         self.status = 0
         self.error_code = ""
         self.tags: Pairs = ()
+        self.made: Event | None = None
         self.sent_bytes = 0
         self._body: list[bytes] = []
         self._intent = 0
@@ -319,6 +321,7 @@ class Exchange:
     def _journal(self, events: list[Event], done: Callable[[TidegateError | None], None]) -> None:
         """Hands the events over and gives the keys' turns back: later changes have later times."""
         self.wait(self.gateway.patience_seconds)
+        self.made = events[0] if events else None
         append_events(self.gateway.journal, events, done)
         self.give_turns_back()
 

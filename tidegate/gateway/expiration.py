@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from tidegate.core.events import Pairs
+from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.lifecycle.expiration_header import expiration_header
 from tidegate.core.lifecycle.subjects import Version
-from tidegate.core.xml import parse_tagging_header
 from tidegate.gateway.http1 import ResponseHead
 from tidegate.gateway.requests import stored_tags
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
     from tidegate.gateway.exchange import Exchange
 
-_SHOW_OBJECT = frozenset(("GetObject", "HeadObject", "PutObject", "CopyObject", "CompleteMultipartUpload"))
 _READS = frozenset(("GetObject", "HeadObject"))
 _NANOSECOND = 1_000_000_000
 
@@ -34,26 +31,23 @@ async def look_up_tags(exchange: Exchange, admission: Admission) -> Pairs:
     )
 
 
-def header(admission: Admission, reply: ResponseHead, received: int, tags: Pairs) -> bytes:
-    """The line for the reply's head, or nothing: only current versions expire by these rules."""
+def header(admission: Admission, reply: ResponseHead, made: Event | None, tags: Pairs) -> bytes:
+    """The line for the reply's head, or nothing: only current versions expire by these rules. What a change has `made`
+    is told by its event; of what is read, the reply tells all but the tags.
+    """
     rules = admission.rules
     if rules is None or reply.status not in (200, 206) or b"versionId=" in admission.head.query:
         return b""
-    if admission.operation.name not in _SHOW_OBJECT:
-        return b""
-    headers = reply.headers
-    if admission.operation.name in _READS:
-        created = _time(headers.get(b"last-modified", b""))
-        size = _whole_size(headers)
+    if made is not None and made.operation is EventKind.PUT:
+        version = Version("", made.ts_ns, size=made.size or 0, tags=made.tags)
+    elif admission.operation.name in _READS:
+        created = _time(reply.headers.get(b"last-modified", b""))
+        if created is None:
+            return b""
+        version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=tags)
     else:
-        created, size = time.time(), received
-        written = admission.head.headers.get(b"x-amz-tagging")
-        tags = parse_tagging_header(written) if written else ()
-    if created is None:
         return b""
-    value = expiration_header(
-        rules, admission.object_key, Version("", int(created * _NANOSECOND), size=size, tags=tags)
-    )
+    value = expiration_header(rules, admission.object_key, version)
     return b"x-amz-expiration: " + value.encode() if value is not None else b""
 
 

@@ -59,15 +59,41 @@ class SharedKeyOrder(KeyOrder):
     async def _take(self, stripe: int) -> int:
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
         pause = FIRST_PAUSE
-        while not await self._call(lambda: self._put(stripe)):
+        while (last := await self._try_to_take(stripe)) is None:
             if time.monotonic() > deadline:
                 raise Unavailable("another machine has been changing this key for too long")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        return int(await self._call(lambda: self._tables.get(f"ot:{stripe}")) or 0)
+        return last
 
-    def _put(self, stripe: int) -> bool:
-        return self._tables.put_if_absent(f"or:{stripe}", self._token, expires_in=LEASE_SECONDS)
+    async def _try_to_take(self, stripe: int) -> int | None:
+        """The last time given out, if the entry could be set. Who stops waiting meanwhile leaves none behind."""
+        trying = asyncio.ensure_future(self._call(partial(self._put, stripe)))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TidegateError):  # then the entry expires
+                if await trying is not None:
+                    await self._call(partial(self._drop, stripe))
+            raise
+
+    def _put(self, stripe: int) -> int | None:
+        """An entry with our own token is one whose setting was not confirmed to us: nobody else here has the turn."""
+        entry = f"or:{stripe}"
+        if not self._tables.put_if_absent(entry, self._token, expires_in=LEASE_SECONDS) and not self._extend(stripe):
+            return None
+        try:
+            return self._last_time(stripe)
+        except TidegateError:
+            with contextlib.suppress(TidegateError):  # then the entry expires
+                self._drop(stripe)
+            raise
+
+    def _last_time(self, stripe: int) -> int:
+        return int(self._tables.get(f"ot:{stripe}") or 0)
+
+    def _drop(self, stripe: int) -> None:
+        self._tables.compare_and_set(f"or:{stripe}", self._token, None)
 
     def next_time(self, stripe: int, now_ns: int) -> int:
         given = super().next_time(stripe, max(now_ns, self._held[stripe] + 1))
@@ -81,16 +107,17 @@ class SharedKeyOrder(KeyOrder):
         task.add_done_callback(self._releases.discard)
 
     async def _give_back(self, stripe: int, last: int) -> None:
-        def write() -> None:
-            self._tables.put(f"ot:{stripe}", str(last))
-            self._tables.compare_and_set(f"or:{stripe}", self._token, None)
-
         try:
-            await self._call(write)
+            await self._call(partial(self._write_time, stripe, last))
+            await self._call(partial(self._drop, stripe))
         except TidegateError as error:
             logger.warning("the turn of stripe %d could not be given back and will expire: %s", stripe, error)
         finally:
             super().release(stripe)
+
+    def _write_time(self, stripe: int, last: int) -> None:
+        """Never back: who held the turn for longer than the entry lived may have been overtaken."""
+        self._tables.put(f"ot:{stripe}", str(max(last, self._last_time(stripe))))
 
     async def _renew(self) -> None:
         """A backend may take longer to answer than an entry lives."""
@@ -100,8 +127,8 @@ class SharedKeyOrder(KeyOrder):
                 with contextlib.suppress(TidegateError):  # tried again in time, or the entry expires
                     await self._call(partial(self._extend, stripe))
 
-    def _extend(self, stripe: int) -> None:
-        self._tables.compare_and_set(f"or:{stripe}", self._token, self._token, expires_in=LEASE_SECONDS)
+    def _extend(self, stripe: int) -> bool:
+        return self._tables.compare_and_set(f"or:{stripe}", self._token, self._token, expires_in=LEASE_SECONDS)
 
     async def _call(self, work: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -110,3 +137,9 @@ class SharedKeyOrder(KeyOrder):
         """Returns when every turn has been given back."""
         if self._releases:
             await asyncio.wait(set(self._releases))
+
+    def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._threads.shutdown()
+        super().close()

@@ -215,8 +215,7 @@ class Transfer:
         dechunk = head.chunked and not exchange.head.is_1_1
         expiry = b""
         if exchange.admitted.rules is not None:
-            received = exchange.intake.payload_bytes if exchange.intake is not None else 0
-            expiry = expiration.header(exchange.admitted, head, received, exchange.tags)
+            expiry = expiration.header(exchange.admitted, head, exchange.made, exchange.tags)
         if keep_alive and not dechunk and not expiry and head.is_plain:
             return head.raw
         unwanted = {b"connection", b"keep-alive"}

@@ -10,7 +10,6 @@ from tidegate.core.errors import InvalidInput
 from tidegate.core.names import check_directory
 from tidegate.pools.owners import Account
 
-
 MARK = ".tidegate-pool"
 
 

@@ -16,7 +16,7 @@ def intent(key: str = "k", version: str = "", upload: str = "") -> Intent:
 
 def left(directory: Path) -> list[Intent]:
     looking = Intents(directory)
-    found = [entry for _, entries in looking.abandoned() for entry in entries]
+    found = [entry for file in looking.abandoned() for entry in file.left.values()]
     looking.close()
     return found
 
