@@ -58,6 +58,28 @@ JOURNAL_EVENTS = Counter("tidegate_journal_events_total", "Events appended to th
 JOURNAL_FAILURES = Counter("tidegate_journal_failures_total", "Batches that could not be appended.")
 JOURNAL_SECONDS = Histogram("tidegate_journal_seconds", "Time to append one batch.", buckets=_SECONDS)
 
+# Lifecycle. The label `bucket` holds the bucket's uid, not its name.
+LIFECYCLE_DISPATCH = Counter(
+    "tidegate_s3_lifecycle_dispatch_total",
+    "Lifecycle actions on objects, by bucket, action kind and outcome.",
+    ["bucket", "kind", "outcome"],
+)
+LIFECYCLE_LIMITER_WAIT = Histogram(
+    "tidegate_s3_lifecycle_dispatch_limiter_wait_seconds",
+    "Time that a batch of deletes waited for the rate limit.",
+    buckets=_SECONDS,
+)
+LIFECYCLE_LISTINGS = Counter(
+    "tidegate_s3_lifecycle_listings_total",
+    "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up).",
+    ["bucket", "end"],
+)
+LIFECYCLE_ROUNDS = Counter(
+    "tidegate_s3_lifecycle_rounds_total",
+    "Rounds of the conductor, by what it did (started, skipped for a backlog, skipped for a running pass).",
+    ["result"],
+)
+
 # Pools, gateways and topics, as the tables show them when the metrics are asked for.
 POOLS = Gauge("tidegate_pools", "Pools, by state.", ["state"], multiprocess_mode="livemostrecent")
 RUNNING_POOLS = Gauge("tidegate_running_pools", "Pools whose backend runs.", multiprocess_mode="livemostrecent")

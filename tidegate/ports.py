@@ -122,9 +122,12 @@ class Topics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """What forbids the deletion of a version: a time until which it is retained, a legal hold."""
+class Look:
+    """One version as the store shows it now: its identity, and what forbids its deletion."""
 
+    etag: str
+    last_modified: str
+    size: int
     retained_until_ns: int | None = None
     legal_hold: bool = False
 
@@ -140,7 +143,7 @@ class Store(Protocol):
     def versioning(self, bucket: str) -> Versioning: ...
 
     def locks_objects(self, bucket: str) -> bool:
-        """Whether versions in the bucket can have a hold at all."""
+        """Whether versions in the bucket can be locked at all."""
 
     def list_versions(
         self,
@@ -160,10 +163,8 @@ class Store(Protocol):
 
     def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs: ...
 
-    def hold(self, bucket: str, key: str, version_id: str = "") -> Hold: ...
-
-    def exists(self, bucket: str, key: str, version_id: str = "") -> bool:
-        """Whether there is such a version; a delete marker is none."""
+    def look(self, bucket: str, key: str, version_id: str = "") -> Look | None:
+        """None where there is no such version; a delete marker is none."""
 
     def delete(self, bucket: str, entry: DeleteEntry, *, only_marker: bool = False) -> None:
         """Deletes if the identity in the entry is that of what is there; with `only_marker`, if it is no object."""

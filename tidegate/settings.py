@@ -150,7 +150,7 @@ class LifecycleSettings(Section):
     deletes_per_second: float = Field(0, ge=0, description="Most deletions of the whole installation; 0 means any.")
     deletes_burst: int = Field(0, ge=0, description="Deletions that may come at once; 0 means twice the rate.")
     metalog_retention_days: int = Field(0, ge=0, description="How long the log is kept for passes; 0 means for ever.")
-    workers: int = Field(1, ge=1, le=64, description="Worker threads that delete objects.")
+    workers: int = Field(4, ge=1, le=64, description="Worker threads that delete objects.")
     listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
 
 

@@ -1,4 +1,4 @@
-"""The foreground process of `tidegate up`: starts gateways and the API, keeps them running, and ends everything.
+"""The foreground process of `tidegate up`: starts gateways, API and lifecycle, keeps them running, and ends everything.
 
 It is the reaper of all orphans below it, so that no manager or backend outlives an orderly stop. Should it be
 killed itself, its gateways and API end with it; managers end when idle, or are found again by the next `up`.
@@ -113,6 +113,8 @@ class Supervisor:
         for slot, door in enumerate(doors):
             self._add_child(f"gateway {slot}", "tidegate.gateway.serve", door)
         self._add_child("api", "tidegate.web.serve", web)
+        if self._settings.lifecycle.enabled:
+            self._add_child("lifecycle", "tidegate.lifecycle.serve")
         return Endpoints(
             s3=base_address(doors[0].getsockname(), tls=gateway_tls),
             api=base_address(web.getsockname(), tls=api_tls),
@@ -120,9 +122,12 @@ class Supervisor:
             pid=os.getpid(),
         )
 
-    def _add_child(self, name: str, module: str, listener: socket.socket) -> None:
-        arguments = ["--data", str(self._directory.path), "--fd", str(listener.fileno())]
-        self._children.append(processes.Child(name, module, arguments, [listener.fileno()]))
+    def _add_child(self, name: str, module: str, listener: socket.socket | None = None) -> None:
+        arguments, fds = ["--data", str(self._directory.path)], []
+        if listener is not None:
+            arguments += ["--fd", str(listener.fileno())]
+            fds.append(listener.fileno())
+        self._children.append(processes.Child(name, module, arguments, fds))
 
     def _create_metadata_log(self) -> None:
         topics = assembly.open_topics(self._settings, self._directory.path)
@@ -140,7 +145,7 @@ class Supervisor:
                 )
         fresh = set(tables.scan(GatewayEntry.PREFIX, limit=_MOST_GATEWAYS)) - stale
         registered = {GatewayEntry.from_json(value).pid for _, value in fresh}
-        gateways = [child for child in self._children if child.name != "api"]
+        gateways = [child for child in self._children if child.name.startswith("gateway")]
         return all(child.pid in registered for child in gateways) and _answers(api)
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:

@@ -21,7 +21,7 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import UploadPage, VersionPage, parse_upload_page, parse_version_page
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml import DeleteEntry, DeleteResult
-from tidegate.ports import Hold
+from tidegate.ports import Look
 
 # A pool that sleeps must be woken first.
 _TIMEOUT_SECONDS = 150.0
@@ -105,20 +105,20 @@ class S3Store:
         except S3Error as error:
             raise Unavailable(f"the tags of {bucket}/{key} cannot be read: {error}") from None
 
-    def hold(self, bucket: str, key: str, version_id: str = "") -> Hold:
-        headers = self._ask("HEAD", bucket, key, query={"versionId": version_id}).headers
+    def look(self, bucket: str, key: str, version_id: str = "") -> Look | None:
+        answer = self._send("HEAD", bucket, key, query={"versionId": version_id})
+        if answer.status in (404, 405):  # 405: it is a delete marker
+            return None
+        _check(answer, f"{bucket}/{key}")
+        headers = answer.headers
         until = headers.get("x-amz-object-lock-retain-until-date", "")
-        return Hold(
+        return Look(
+            etag=headers.get("etag", "").strip('"'),
+            last_modified=headers.get("last-modified", ""),
+            size=int(headers.get("content-length") or 0),
             retained_until_ns=_nanoseconds(until) if until else None,
             legal_hold=headers.get("x-amz-object-lock-legal-hold", "").upper() == "ON",
         )
-
-    def exists(self, bucket: str, key: str, version_id: str = "") -> bool:
-        answer = self._send("HEAD", bucket, key, query={"versionId": version_id})
-        if answer.status in (404, 405):  # 405: it is a delete marker
-            return False
-        _check(answer, f"{bucket}/{key}")
-        return True
 
     def delete(self, bucket: str, entry: DeleteEntry, *, only_marker: bool = False) -> None:
         headers = {

@@ -9,6 +9,7 @@ from tidegate.cli.buckets import bucket
 from tidegate.cli.gateways import gateway
 from tidegate.cli.invocation import Root
 from tidegate.cli.keys import key
+from tidegate.cli.lifecycle import audit, lifecycle
 from tidegate.cli.metalog import metalog
 from tidegate.cli.pools import pool
 from tidegate.cli.service import status, up
@@ -22,5 +23,5 @@ def main() -> None:
     """One S3 endpoint in front of many tenants' object stores."""
 
 
-for command in (up, status, pool, key, bucket, user, gateway, metalog, settings):
+for command in (up, status, pool, key, bucket, user, gateway, metalog, lifecycle, audit, settings):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""Which keys a backend keeps under their own names.
+"""Which keys a backend keeps under their own names, and other things that only some can do.
 
 A store that maps keys to directories gives some keys another name or hides them: `a//b` becomes `a/b`, and deleting
 the one deletes the other. Such a key is refused at the door, since the log and the listing would disagree.
@@ -38,3 +38,8 @@ def body_problem(backend: str, key: str, size: int) -> str:
     if backend == "seaweedfs" and size and key.endswith("/"):
         return "the key ends in a slash: this pool's store takes it for a folder and would drop the data"
     return ""
+
+
+def keeps_null_markers(backend: str) -> bool:
+    """Whether a delete marker of the null version cannot be removed: the store says it did, and keeps it."""
+    return backend == "seaweedfs"

@@ -33,7 +33,7 @@ from tidegate.web.access import require_token
 from tidegate.web.errors import ErrorView
 from tidegate.web.service import OfRequest, StatusView
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorView, "description": "The input breaks a rule."},
     401: {"model": ErrorView, "description": "No token."},
     403: {"model": ErrorView, "description": "A wrong token."},
@@ -43,7 +43,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorView, "description": "A server that is needed does not answer; try later."},
 }
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(require_token)], responses=_ERRORS)
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(require_token)], responses=ERRORS)
 
 
 class _Body(BaseModel):

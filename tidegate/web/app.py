@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate import __version__, metrics
 from tidegate.core.records import GatewayEntry
-from tidegate.web import api, errors, pages
+from tidegate.web import api, errors, lifecycle, pages
 from tidegate.web.access import GivenToken, require_token
 from tidegate.web.service import OfRequest, Service
 
@@ -21,6 +21,7 @@ _TAGS = [
     {"name": "buckets", "description": "Buckets in the one namespace of all pools."},
     {"name": "users", "description": "Owners of pools."},
     {"name": "metadata log", "description": "Every change made through the gateway."},
+    {"name": "lifecycle", "description": "Expiry of objects by the buckets' rules, and what it did."},
 ]
 
 
@@ -73,6 +74,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     errors.install(app)
     app.include_router(api.router)
+    app.include_router(lifecycle.router)
     app.include_router(pages.router)
 
     @app.get("/healthz", tags=["service"], summary="Whether the API and its tables answer; needs no token")

@@ -1,0 +1,101 @@
+"""A running service with short days, and what tests ask of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from running_service import PoolKey, RunningService
+
+DAY = 10.0
+NANOSECOND = 1e9
+# A busy machine may be late; what matters is that it is never early.
+PATIENCE = 90.0
+
+
+class World:
+    def __init__(self, service: RunningService, key: PoolKey) -> None:
+        self.service = service
+        self.key = key
+        self.s3 = service.s3(key)
+
+    def bucket(self, name: str, *rules: dict[str, Any], versioning: str = "") -> str:
+        self.s3.create_bucket(Bucket=name)
+        if versioning:
+            self.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+        if versioning == "Suspended":
+            self.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Suspended"})
+        if rules:
+            self.rules(name, *rules)
+        return name
+
+    def rules(self, bucket: str, *rules: dict[str, Any]) -> None:
+        full = [{"ID": f"rule-{number}", "Status": "Enabled", "Filter": {}} | rule for number, rule in enumerate(rules)]
+        self.s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": full})
+
+    def put(self, bucket: str, *keys: str, body: bytes = b"x", **options: Any) -> list[str]:
+        """The version ids."""
+        made = [self.s3.put_object(Bucket=bucket, Key=key, Body=body, **options) for key in keys]
+        return [answer.get("VersionId", "") for answer in made]
+
+    def keys(self, bucket: str) -> set[str]:
+        return {entry["Key"] for entry in self.s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+    def versions(self, bucket: str) -> set[tuple[str, str]]:
+        """(key, id) of every version that is no marker."""
+        listed = self.s3.list_object_versions(Bucket=bucket).get("Versions", [])
+        return {(entry["Key"], entry["VersionId"]) for entry in listed}
+
+    def markers(self, bucket: str) -> set[tuple[str, str]]:
+        listed = self.s3.list_object_versions(Bucket=bucket).get("DeleteMarkers", [])
+        return {(entry["Key"], entry["VersionId"]) for entry in listed}
+
+    def uploads(self, bucket: str) -> set[str]:
+        listed = self.s3.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+        return {entry["UploadId"] for entry in listed}
+
+    def events(self, bucket: str, *operations: str) -> list[dict[str, Any]]:
+        """All events of the bucket, the oldest first."""
+        found: list[dict[str, Any]] = []
+        query = {"bucket": bucket, "limit": "1000"}
+        with self.service.api() as api:
+            while True:
+                page = api.get("/api/v1/metalog", params=query).raise_for_status().json()
+                found += page["events"]
+                if page["next"] == query.get("after"):
+                    break
+                query["after"] = page["next"]
+        return [event for event in found if not operations or event["operation"] in operations]
+
+    def audits(self, bucket: str) -> list[dict[str, Any]]:
+        with self.service.api() as api:
+            query = {"bucket": bucket, "limit": "1000"}
+            found: list[dict[str, Any]] = api.get("/api/v1/audit", params=query).raise_for_status().json()
+        return found
+
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not in time: {what}\n{self.service.log()[-5000:]}"
+            time.sleep(0.3)
+
+    def wait_for_pass(self) -> None:
+        """Until a pass that begins after this call has come to its end."""
+        done = self.service.run_cli("lifecycle", "run", "--wait")
+        while done.returncode != 0 and "not finished" in done.stderr:
+            time.sleep(0.2)
+            done = self.service.run_cli("lifecycle", "run", "--wait")
+        assert done.returncode == 0, done.stderr
+
+    def assert_waited(self, bucket: str, operation: str, since: dict[str, float], days: float = 1) -> None:
+        """Each event of that operation came at least so many days after its key's time in `since`."""
+        events = self.events(bucket, operation)
+        assert events
+        for event in events:
+            waited = event["ts_ns"] / NANOSECOND - since[event["key"]]
+            assert days * DAY <= waited < days * DAY + DAY + PATIENCE, event
+
+    def put_times(self, bucket: str) -> dict[str, float]:
+        """When each key was written last."""
+        return {event["key"]: event["ts_ns"] / NANOSECOND for event in self.events(bucket, "put")}

@@ -1,0 +1,142 @@
+"""The roles on real tables and topics, with a store in memory where the gateway would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event as Flag
+
+from memory_store import MemoryStore
+
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.core.events import Event, EventKind
+from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.rules_xml import parse_lifecycle
+from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, AuditRecord, BucketTask, ObjectTask
+from tidegate.core.records import Bucket, Pool
+from tidegate.lifecycle.audit_trail import AuditTrail
+from tidegate.lifecycle.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.bucket_processor import BucketProcessor
+from tidegate.lifecycle.conductor import Conductor
+from tidegate.lifecycle.object_processor import ObjectProcessor
+from tidegate.lifecycle.populator import QueuePopulator
+from tidegate.lifecycle.rate import RateLimit
+from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.topics import create_topics
+from tidegate.pools.registry import Registry
+from tidegate.pools.vault import Vault
+from tidegate.ports import Record, Store
+from tidegate.settings import LifecycleSettings, Settings
+
+LOG = "metadata-log"
+SECOND = 1_000_000_000
+
+
+def rule_set(*rules: str) -> RuleSet:
+    """From the insides of `Rule` elements."""
+    body = "".join(
+        f"<Rule><ID>r{number}</ID><Status>Enabled</Status>{rule}</Rule>" for number, rule in enumerate(rules)
+    )
+    return parse_lifecycle(f"<LifecycleConfiguration>{body}</LifecycleConfiguration>".encode())
+
+
+DAYS = "<Filter/><Expiration><Days>1</Days></Expiration>"
+
+
+class LifecyclePlace:
+    def __init__(self, data: Path) -> None:
+        self.tables = SqliteTables(data / "tables.db")
+        self.topics = SqliteTopics(data / "topics.db", lease_seconds=30)
+        self.topics.create(LOG, 2)
+        create_topics(self.topics)
+        settings = Settings()
+        self.settings = LifecycleSettings(day_seconds=100, listing_limit=5)
+        self.registry = Registry(self.tables, Vault.open(data), data, settings)
+        self.stores: dict[str, MemoryStore] = {}
+        self.stop = Flag()
+        self._data = data
+        self._closing: list[Callable[[], None]] = []
+
+    def pool(self, name: str = "pool", *, backend: str = "memory") -> MemoryStore:
+        """A pool whose store is in memory."""
+        made = self.registry.create_pool(name, now=1.0)
+        self.tables.put(Pool.PREFIX + name, replace(made, backend=backend).to_json())
+        access_key, _ = self.registry.service_key(name, now=1.0)
+        self.stores[access_key] = MemoryStore()
+        return self.stores[access_key]
+
+    def bucket(self, name: str, rules: RuleSet | None = None, pool: str = "pool") -> Bucket:
+        bucket = self.registry.create_bucket(name, pool, now=1.0)
+        if rules is not None:
+            self.tables.put(LIFECYCLE + bucket.uid, rules.to_json())
+            BucketList(self.tables).refresh(ListedBucket("owner", bucket.uid, name))
+        return bucket
+
+    def open_stores(self) -> Stores:
+        def open_store(access_key: str, secret: str) -> Store:
+            return self.stores[access_key]
+
+        return Stores(self.registry, open_store)
+
+    # --- roles -----------------------------------------------------------------------------------
+
+    def populator(self) -> QueuePopulator:
+        populator = QueuePopulator(self.tables, self.topics, log_topic=LOG)
+        self._closing.append(populator.close)
+        return populator
+
+    def conductor(self, **settings: float | str) -> Conductor:
+        chosen = LifecycleSettings(**(self.settings.model_dump() | settings))
+        return Conductor(self.tables, self.topics, chosen)
+
+    def bucket_processor(self) -> BucketProcessor:
+        made = BucketProcessor(self.tables, self.topics, self.open_stores(), self.settings, stop=self.stop)
+        self._closing.append(made.close)
+        return made
+
+    def object_processor(self, per_second: float = 0) -> ObjectProcessor:
+        made = ObjectProcessor(
+            self.tables, self.topics, self.open_stores(), limit=RateLimit(per_second), threads=2, stop=self.stop
+        )
+        self._closing.append(made.close)
+        return made
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def log(self, kind: EventKind, bucket: Bucket, **attributes: str) -> None:
+        event = Event(
+            1, kind, bucket.pool, bucket.name, bucket.uid, owner="owner", attributes=tuple(attributes.items())
+        )
+        self.topics.append(LOG, [Record(bucket.name, event.to_bytes())])
+
+    def listed(self) -> list[tuple[str, str]]:
+        return [(bucket.name, bucket.uid) for bucket in BucketList(self.tables).all()]
+
+    def publish(self, bucket: Bucket, *, now: float, **fields: str) -> None:
+        task = BucketTask("owner", bucket.name, bucket.uid, "pass", int(now * SECOND), **fields)
+        self.topics.append(BUCKET_TASKS_TOPIC, [Record(bucket.uid, task.to_bytes())])
+
+    def values(self, topic: str) -> list[bytes]:
+        bounds = enumerate(self.topics.bounds(topic))
+        return [
+            message.value
+            for partition, (first, following) in bounds
+            for message in (self.topics.read(topic, partition, first, following - first) if following > first else [])
+        ]
+
+    def bucket_tasks(self) -> list[BucketTask]:
+        return [BucketTask.from_bytes(value) for value in self.values(BUCKET_TASKS_TOPIC)]
+
+    def object_tasks(self) -> list[ObjectTask]:
+        return [ObjectTask.from_bytes(value) for value in self.values(OBJECT_TASKS_TOPIC)]
+
+    def audits(self) -> list[AuditRecord]:
+        return AuditTrail(self.topics).newest(10_000, lambda record: True)
+
+    def close(self) -> None:
+        for close in reversed(self._closing):
+            close()
+        self.topics.close()
+        self.tables.close()

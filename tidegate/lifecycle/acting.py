@@ -1,0 +1,229 @@
+"""Carrying out object tasks in one bucket: conditional deletes in batches, and what became of each.
+
+A task names the identity that was judged. Whatever else is found under its key is left alone: the object was replaced,
+or somebody was quicker. After an attempt whose answer was lost, an object that is gone counts as our doing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
+from tidegate.core.events import NULL_VERSION
+from tidegate.core.lifecycle.assess import Effect
+from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
+from tidegate.core.xml import MOST_DELETES, DeleteEntry, DeleteFailure
+from tidegate.ports import Look, Store
+
+TRIES = 3
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 5.0
+# A character of a key can take six bytes in XML.
+_MOST_KEY_BYTES = 256 * 1024
+_TROUBLE = frozenset({"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout"})
+_GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
+_CHANGED = "PreconditionFailed"
+# What XML 1.0 cannot hold, or what its parsers change.
+_NOT_FOR_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\r\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`is_repeated`: an earlier attempt may have been made, of which nothing is known."""
+
+    task: ObjectTask
+    is_repeated: bool = False
+
+
+def batches(assignments: Sequence[Assignment], most: int = MOST_DELETES) -> Iterator[list[Assignment]]:
+    """In stretches that fit into one request; none has two tasks for the same version."""
+    batch: list[Assignment] = []
+    places: set[tuple[str, str]] = set()
+    size = 0
+    for assignment in assignments:
+        place = (assignment.task.key, _sent_version(assignment.task))
+        if batch and (len(batch) >= min(most, MOST_DELETES) or place in places or size > _MOST_KEY_BYTES):
+            yield batch
+            batch, places, size = [], set(), 0
+        batch.append(assignment)
+        places.add(place)
+        size += len(assignment.task.key.encode())
+    if batch:
+        yield batch
+
+
+class Actor:
+    """Acts in one bucket. `pause` waits for so many seconds and tells whether to go on; `keeps_null_markers` says
+    that the store cannot remove them."""
+
+    def __init__(
+        self,
+        store: Store,
+        bucket: str,
+        *,
+        now_ns: int,
+        pause: Callable[[float], bool],
+        keeps_null_markers: bool = False,
+    ) -> None:
+        self._store = store
+        self._bucket = bucket
+        self._now_ns = now_ns
+        self._pause = pause
+        self._keeps_null_markers = keeps_null_markers
+        self._locks: bool | None = None
+
+    def act(self, batch: Sequence[Assignment]) -> list[Result]:
+        """The results in the order of the batch."""
+        results: dict[int, Result] = {}
+        repeated = {number for number, assignment in enumerate(batch) if assignment.is_repeated}
+        seconds = _FIRST_PAUSE_SECONDS
+        for attempt in range(TRIES):
+            left = [number for number in range(len(batch)) if number not in results]
+            try:
+                results |= self._attempt(batch, left, repeated)
+                trouble = ""
+            except Unavailable as error:
+                trouble = str(error)
+                repeated.update(left)
+            left = [number for number in left if number not in results]
+            if not left or (attempt < TRIES - 1 and not self._pause(seconds)):
+                break
+            seconds = min(2 * seconds, _LONGEST_PAUSE_SECONDS)
+        postponed = Result(Outcome.RETRY_LATER, trouble or "the store has trouble")
+        return [results.get(number, postponed) for number in range(len(batch))]
+
+    def _attempt(self, batch: Sequence[Assignment], left: list[int], repeated: set[int]) -> dict[int, Result]:
+        """Results for those that came to an end; the others must be tried again."""
+        results: dict[int, Result] = {}
+        together: dict[tuple[str, str], int] = {}
+        try:
+            for number in left:
+                task = batch[number].task
+                if task.effect is Effect.DELETE and self._is_locked(task):
+                    results[number] = Result(Outcome.SKIPPED_OBJECT_LOCK, "the version is locked")
+                elif _goes_alone(task):
+                    results[number] = self._alone(task, number in repeated)
+                else:
+                    together[task.key, _sent_version(task)] = number
+            if together:
+                entries = [_entry(batch[number].task) for number in together.values()]
+                answer = self._store.delete_many(self._bucket, entries)
+                for done in answer.deleted:
+                    if (done.key, done.version_id) in together:
+                        results[together[done.key, done.version_id]] = Result(Outcome.DONE)
+                for failure in answer.failures:
+                    number = together.get((failure.key, failure.version_id), -1)
+                    if number >= 0 and failure.code not in _TROUBLE:
+                        results[number] = self._explained(failure, batch[number].task, number in repeated)
+        except Refused as error:
+            results |= {number: Result(Outcome.BLOCKED, str(error)) for number in left if number not in results}
+        except NotFound as error:
+            results |= {number: Result(Outcome.NOOP_RESOLVED, str(error)) for number in left if number not in results}
+        except Unavailable:
+            # Nothing is known of those in the request; what was found out before stands at the next try.
+            repeated.update(together.values())
+            if not results:
+                raise
+        return results
+
+    def _alone(self, task: ObjectTask, is_repeated: bool) -> Result:
+        """What a multiple delete cannot express."""
+        if task.effect is Effect.TRANSITION:
+            return Result(Outcome.BLOCKED, "transitions are not carried out yet")
+        if is_null_marker(task) and self._keeps_null_markers:
+            return Result(Outcome.NOOP_RESOLVED, "the pool's store cannot remove delete markers of the null version")
+        try:
+            if task.effect is Effect.ABORT_UPLOAD:
+                self._store.abort_upload(self._bucket, task.key, task.upload_id)
+            else:
+                self._store.delete(self._bucket, _entry(task), only_marker=task.effect is Effect.REMOVE_MARKER)
+            return Result(Outcome.DONE)
+        except NotFound as error:
+            return _gone(is_repeated, str(error))
+        except Conflict:
+            return self._changed(task, is_repeated)
+
+    def _explained(self, failure: DeleteFailure, task: ObjectTask, is_repeated: bool) -> Result:
+        if failure.code in _GONE:
+            return _gone(is_repeated, failure.code)
+        if failure.code == _CHANGED:
+            return self._changed(task, is_repeated)
+        if task.effect is Effect.DELETE and self._is_locked(task):
+            return Result(Outcome.SKIPPED_OBJECT_LOCK, "the version is locked")
+        return Result(Outcome.BLOCKED, f"{failure.code}: {failure.message}")
+
+    def _changed(self, task: ObjectTask, is_repeated: bool) -> Result:
+        """Some stores list another ETag than they compare: then time and size decide, and the true ETag is sent."""
+        found = self._store.look(self._bucket, task.key, _sent_version(task))
+        if found is None:
+            return _gone(is_repeated, "it is gone")
+        if task.effect is Effect.REMOVE_MARKER or not _is_same_write(task, found):
+            return Result(Outcome.NOOP_RESOLVED, "it was replaced")
+        try:
+            self._store.delete(self._bucket, _entry(task)._replace(etag=f'"{found.etag}"'))
+            return Result(Outcome.DONE)
+        except (Conflict, NotFound):
+            return Result(Outcome.NOOP_RESOLVED, "it was replaced")
+
+    def _is_locked(self, task: ObjectTask) -> bool:
+        if self._locks is None:
+            self._locks = self._store.locks_objects(self._bucket)
+        if not self._locks:
+            return False
+        found = self._store.look(self._bucket, task.key, _sent_version(task))
+        if found is None:
+            return False
+        until_ns = found.retained_until_ns
+        return found.legal_hold or (until_ns is not None and until_ns > self._now_ns)
+
+
+def is_null_marker(task: ObjectTask) -> bool:
+    return task.effect is Effect.REMOVE_MARKER and task.version_id in ("", NULL_VERSION)
+
+
+def _gone(is_repeated: bool, why: str) -> Result:
+    if is_repeated:
+        return Result(Outcome.DONE, "by an attempt whose answer was lost")
+    return Result(Outcome.NOOP_RESOLVED, why)
+
+
+def _sent_version(task: ObjectTask) -> str:
+    """Expiring the current version adds a marker: no version is named. Elsewhere the id says what is meant."""
+    return "" if task.effect is Effect.EXPIRE else task.version_id
+
+
+def _entry(task: ObjectTask) -> DeleteEntry:
+    if task.effect is Effect.REMOVE_MARKER:
+        return DeleteEntry(task.key, task.version_id)
+    etag = f'"{task.etag}"' if task.etag else None
+    return DeleteEntry(task.key, _sent_version(task), etag, task.last_modified or None, task.size)
+
+
+def _goes_alone(task: ObjectTask) -> bool:
+    if task.effect in (Effect.ABORT_UPLOAD, Effect.TRANSITION) or _NOT_FOR_XML.search(task.key):
+        return True
+    # The null version's id is used again: an object may have taken the marker's place.
+    return is_null_marker(task)
+
+
+def _is_same_write(task: ObjectTask, found: Look) -> bool:
+    judged, present = _seconds(task.last_modified), _seconds(found.last_modified)
+    return judged is not None and judged == present and task.size == found.size and task.etag != found.etag
+
+
+def _seconds(text: str) -> int | None:
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, IndexError):
+            return int(parse(text).timestamp())
+    return None

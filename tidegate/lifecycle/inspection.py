@@ -1,0 +1,269 @@
+"""What operators see of lifecycle and ask of it, the same for the HTTP API and the command line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, Field
+
+from tidegate.core.errors import NotFound, Unavailable
+from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.explain import Explanation, Verdict, explain
+from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.subjects import Upload, Version
+from tidegate.core.lifecycle.tasks import AuditRecord
+from tidegate.core.listings import latest_moment_ns
+from tidegate.core.records import Bucket
+from tidegate.lifecycle.audit_trail import AuditTrail
+from tidegate.lifecycle.bucket_list import BucketList, active_rules, existing
+from tidegate.lifecycle.conductor import Conductor
+from tidegate.lifecycle.judging import Judge, version_of
+from tidegate.lifecycle.passes import PassReport, PassReports
+from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.topics import create_topics
+from tidegate.lifecycle.walking import versions_of
+from tidegate.ports import Tables, Topics
+from tidegate.settings import LifecycleSettings
+
+_POLL_SECONDS = 0.2
+
+
+class LifecycledBucketView(BaseModel):
+    """A bucket with lifecycle rules to carry out."""
+
+    bucket: str
+    uid: str
+    pool: str
+    owner: str
+    rules: int = Field(description="Rules that are enabled.")
+
+
+class AuditView(BaseModel):
+    """What became of one task."""
+
+    at: datetime
+    bucket: str
+    key: str
+    version_id: str
+    upload_id: str
+    action: str = Field(examples=["deleteObject"])
+    kind: str = Field(examples=["ExpirationDays"])
+    rule_id: str
+    outcome: str = Field(examples=["DONE"])
+    reason: str
+    due_at: datetime
+    last_modified: str
+    etag: str
+    size: int | None
+    pass_id: str
+    worker: str
+
+
+class VerdictView(BaseModel):
+    """What one action of one rule says of a version or upload."""
+
+    rule_id: str
+    kind: str
+    action: str
+    storage_class: str
+    matches: bool
+    obstacles: list[str] = Field(description="Why it does not apply.")
+    due_at: datetime | None
+    is_due: bool
+    hold: str = Field(description="What a due action waits for.")
+    is_next: bool = Field(description="Whether this is what the next pass does.")
+
+
+class ExplanationView(BaseModel):
+    """One version of a key, or one open upload."""
+
+    version_id: str
+    upload_id: str
+    place: str = Field(examples=["current"])
+    created_at: datetime
+    verdicts: list[VerdictView]
+
+
+class KeyExplanationView(BaseModel):
+    """What lifecycle makes of a key: each version and upload against each rule."""
+
+    bucket: str
+    key: str
+    versioning: str
+    at: datetime
+    rules: int
+    items: list[ExplanationView]
+    last_decision: AuditView | None
+
+
+class PassView(BaseModel):
+    """A pass of the listing engine."""
+
+    id: str
+    engine: str
+    trigger: str
+    now: datetime
+    buckets: int
+    ended_at: datetime | None
+    outcomes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspector:
+    """`open_stores` is called only when a store must be looked into."""
+
+    tables: Tables
+    topics: Topics
+    settings: LifecycleSettings
+    open_stores: Callable[[], Stores]
+
+    def buckets(self) -> list[LifecycledBucketView]:
+        views = []
+        for listed in BucketList(self.tables).all():
+            bucket = existing(self.tables, listed.name, listed.uid)
+            rules = active_rules(self.tables, listed.uid)
+            if bucket is not None and rules is not None:
+                enabled = sum(rule.enabled for rule in rules.rules)
+                views.append(
+                    LifecycledBucketView(
+                        bucket=listed.name, uid=listed.uid, pool=bucket.pool, owner=listed.owner, rules=enabled
+                    )
+                )
+        return sorted(views, key=lambda view: view.bucket)
+
+    def audit(self, *, bucket: str = "", key: str | None = None, count: int) -> list[AuditView]:
+        """The newest records, the oldest of them first."""
+        create_topics(self.topics)
+
+        def wanted(record: AuditRecord) -> bool:
+            return (not bucket or record.task.bucket == bucket) and (key is None or record.task.key == key)
+
+        return [_view_audit(record) for record in AuditTrail(self.topics).newest(count, wanted)]
+
+    def run(self, bucket: str = "") -> PassView:
+        """Starts a pass now, for one bucket or for all."""
+        create_topics(self.topics)
+        report = Conductor(self.tables, self.topics, self.settings).start(time.time(), trigger="manual", bucket=bucket)
+        return view_pass(report)
+
+    def wait(self, view: PassView) -> PassView:
+        """Until the pass has come to its end, which the running service notes down."""
+        reports = PassReports(self.tables)
+        while view.buckets:
+            report = reports.get(view.id)
+            if report is None or report.ended_ns is not None:
+                return view_pass(report) if report is not None else view
+            time.sleep(_POLL_SECONDS)
+        return view
+
+    def explain(self, bucket_name: str, key: str, version_id: str = "") -> KeyExplanationView:
+        text = self.tables.get(Bucket.PREFIX + bucket_name)
+        if text is None:
+            raise NotFound(f"there is no bucket {bucket_name}")
+        bucket = Bucket.from_json(text)
+        stored = self.tables.get(LIFECYCLE + bucket.uid)
+        rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
+        store, now_ns = self.open_stores().of_pool(bucket.pool), time.time_ns()
+        terms = Terms(
+            versioning=store.versioning(bucket_name),
+            day_seconds=self.settings.day_seconds,
+            classes=self.settings.storage_classes,
+            transitions_act=False,
+        )
+        judge = Judge(store, bucket_name, rules, terms, store.locks_objects(bucket_name), now_ns)
+        versions = self._versions(judge, key)
+        uploads = [
+            Upload(upload.upload_id, latest_moment_ns(upload.started))
+            for upload in store.list_uploads(bucket_name, prefix=key).uploads
+            if upload.key == key
+        ]
+        explained = explain(key, versions, uploads, rules, terms, now_ns=now_ns)
+        if version_id:
+            explained = [item for item in explained if version_id in (item.version_id, item.version_id or "null")]
+        if not explained:
+            which = f"version {version_id} of {key}" if version_id else key
+            raise NotFound(f"there is no {which} in bucket {bucket_name}")
+        last = self.audit(bucket=bucket_name, key=key, count=1)
+        return KeyExplanationView(
+            bucket=bucket_name,
+            key=key,
+            versioning=terms.versioning.value,
+            at=_moment(now_ns),
+            rules=len(rules.rules),
+            items=[_view_explanation(item) for item in explained],
+            last_decision=last[-1] if last else None,
+        )
+
+    def _versions(self, judge: Judge, key: str) -> list[Version]:
+        listed = versions_of(judge.store, judge.bucket, key)
+        if listed is None:
+            raise Unavailable(f"the store cannot list the versions of {key} for the many keys that begin with it")
+        versions = [version_of(entry, judge.terms.versioning) for entry in listed]
+        return [version if version.is_marker else judge.looked_into(key, version) for version in versions]
+
+
+def view_pass(report: PassReport) -> PassView:
+    return PassView(
+        id=report.id,
+        engine=report.engine,
+        trigger=report.trigger,
+        now=_moment(report.now_ns),
+        buckets=report.buckets,
+        ended_at=_moment(report.ended_ns) if report.ended_ns is not None else None,
+        outcomes=report.outcomes,
+    )
+
+
+def _view_audit(record: AuditRecord) -> AuditView:
+    task = record.task
+    return AuditView(
+        at=_moment(record.at_ns),
+        bucket=task.bucket,
+        key=task.key,
+        version_id=task.version_id,
+        upload_id=task.upload_id,
+        action=task.effect.value,
+        kind=task.kind.value,
+        rule_id=task.rule_id,
+        outcome=record.outcome.value,
+        reason=record.reason,
+        due_at=_moment(task.due_ns),
+        last_modified=task.last_modified,
+        etag=task.etag,
+        size=task.size,
+        pass_id=task.pass_id,
+        worker=record.worker,
+    )
+
+
+def _view_explanation(item: Explanation) -> ExplanationView:
+    following = {planned.action_id for planned in item.planned if planned.hold is None}
+    return ExplanationView(
+        version_id=item.version_id,
+        upload_id=item.upload_id,
+        place=item.place.value,
+        created_at=_moment(item.created_ns),
+        verdicts=[_view_verdict(verdict, verdict.action_id in following) for verdict in item.verdicts],
+    )
+
+
+def _view_verdict(verdict: Verdict, is_next: bool) -> VerdictView:
+    return VerdictView(
+        rule_id=verdict.rule_id,
+        kind=verdict.kind.value,
+        action=verdict.effect.value,
+        storage_class=verdict.storage_class,
+        matches=not verdict.obstacles,
+        obstacles=list(verdict.obstacles),
+        due_at=_moment(verdict.due_ns) if verdict.due_ns is not None else None,
+        is_due=verdict.is_due,
+        hold=verdict.hold.value if verdict.hold is not None else "",
+        is_next=is_next,
+    )
+
+
+def _moment(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC)

@@ -1,0 +1,93 @@
+"""The queue populator: reads the metadata log and keeps the list of buckets with rules to carry out.
+
+An event only says that something about a bucket changed. What holds is read from the tables, so that events that come
+twice or late do no harm. Buckets that were re-created under an old name have another uid, and so another entry.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from threading import Event as Flag
+
+from tidegate.core.errors import InvalidInput, Unavailable
+from tidegate.core.events import Event, EventKind
+from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.core.records import Bucket, Pool
+from tidegate.lifecycle.bucket_list import BucketList, ListedBucket, existing
+from tidegate.lifecycle.topics import POPULATOR_GROUP
+from tidegate.pools.catalogue import every
+from tidegate.ports import Consumer, Message, Tables, Topics
+
+_CURSORS = "lifecycle/cursors/"
+_BATCH = 1000
+_WAIT_SECONDS = 1.0
+# Events of objects, which are nearly all, are told apart without being parsed.
+_OF_BUCKETS = b'"operation":"bucket-'
+
+logger = logging.getLogger(__name__)
+
+
+class QueuePopulator:
+    def __init__(self, tables: Tables, topics: Topics, *, log_topic: str) -> None:
+        self._tables = tables
+        self._topics = topics
+        self._log_topic = log_topic
+        self._list = BucketList(tables)
+        self._consumer: Consumer | None = None
+
+    def reconcile(self) -> None:
+        """Takes in what the tables show, for buckets whose events have left the log already."""
+        for _, text in every(self._tables, Bucket.PREFIX):
+            bucket = Bucket.from_json(text)
+            if self._tables.get(LIFECYCLE + bucket.uid) is not None:
+                self._list.refresh(ListedBucket(self._owner(bucket.pool), bucket.uid, bucket.name))
+
+    def run_once(self, wait_seconds: float = 0.0) -> int:
+        """Takes in one batch of events and says how many there were."""
+        if self._consumer is None:
+            self._consumer = self._topics.consumer(self._log_topic, POPULATOR_GROUP)
+        messages = self._consumer.poll(_BATCH, wait_seconds)
+        try:
+            for message in messages:
+                if _OF_BUCKETS in message.value:
+                    self._take_in(message)
+            self._consumer.acknowledge(messages)
+        except BaseException:
+            self.close()  # what was polled is delivered again
+            raise
+        return len(messages)
+
+    def run_forever(self, stop: Flag) -> None:
+        self.reconcile()
+        while not stop.is_set():
+            self.run_once(_WAIT_SECONDS)
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(Unavailable):
+                consumer.close()
+
+    def _take_in(self, message: Message) -> None:
+        try:
+            event = Event.from_bytes(message.value)
+        except InvalidInput as error:
+            logger.error("a record of the metadata log is left out: %s", error)
+            return
+        bucket = ListedBucket(event.owner, event.bucket_uid, event.bucket)
+        if event.operation is EventKind.BUCKET_DELETED:
+            self._forget(bucket)
+        elif "lifecycle" in dict(event.attributes) and existing(self._tables, event.bucket, event.bucket_uid):
+            self._list.refresh(bucket)
+
+    def _forget(self, bucket: ListedBucket) -> None:
+        """With its rules and cursors: no bucket will have that uid again."""
+        self._list.remove(bucket)
+        self._tables.delete(LIFECYCLE + bucket.uid)
+        for key, _ in every(self._tables, f"{_CURSORS}{bucket.uid}/"):
+            self._tables.delete(key)
+
+    def _owner(self, pool: str) -> str:
+        text = self._tables.get(Pool.PREFIX + pool)
+        return Pool.from_json(text).owner if text is not None else ""

@@ -1,0 +1,56 @@
+"""The stores in which lifecycle acts: each bucket's pool, seen through the gateway with the pool's service key."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from tidegate.core.errors import Conflict
+from tidegate.core.storable import keeps_null_markers
+from tidegate.pools.registry import Registry
+from tidegate.ports import Store
+
+# A key that was just made must reach a backend that runs already.
+_APPLY_SECONDS = 20.0
+
+OpenStore = Callable[[str, str], Store]
+
+
+class Stores:
+    """`open_store` makes one from an access key and its secret. May be shared by threads."""
+
+    def __init__(self, registry: Registry, open_store: OpenStore) -> None:
+        self._registry = registry
+        self._open = open_store
+        self._lock = threading.Lock()
+        self._stores: dict[tuple[str, float], Store] = {}
+
+    def of_pool(self, pool: str) -> Store:
+        """Raises `NotFound` when there is no such pool (any more)."""
+        # A pool made anew under an old name has other keys.
+        identity = (pool, self._registry.pool(pool).created_at)
+        with self._lock:
+            store = self._stores.get(identity)
+        if store is not None:
+            return store
+        made = self._open(*self._registry.service_key(pool, now=time.time()))
+        self._wait_applied(pool)
+        with self._lock:
+            return self._stores.setdefault(identity, made)
+
+    def keeps_null_markers(self, pool: str) -> bool:
+        return keeps_null_markers(self._registry.pool(pool).backend)
+
+    def _wait_applied(self, pool: str) -> None:
+        try:
+            self._registry.wait_applied(pool, _APPLY_SECONDS)
+        except Conflict:
+            # The backend is slow; requests will be refused until it has the key, and are tried again.
+            return
+
+    def close(self) -> None:
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()

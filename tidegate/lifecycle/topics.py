@@ -1,0 +1,22 @@
+"""The topics of lifecycle, and the groups that consume them."""
+
+from __future__ import annotations
+
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.ports import Topics
+
+POPULATOR_GROUP = "lifecycle-queue-populator"
+BUCKET_GROUP = "lifecycle-bucket-processor"
+OBJECT_GROUP = "lifecycle-object-processor"
+
+_PARTITIONS = 4
+
+
+def create_topics(topics: Topics) -> None:
+    for name in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, AUDIT_TOPIC):
+        topics.create(name, _PARTITIONS)
+
+
+def backlog(topics: Topics) -> tuple[int, int]:
+    """Bucket and object tasks that are not finished."""
+    return topics.lag(BUCKET_TASKS_TOPIC, BUCKET_GROUP), topics.lag(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
