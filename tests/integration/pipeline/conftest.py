@@ -1,0 +1,3 @@
+from spark_session import spark
+
+__all__ = ["spark"]

@@ -1,0 +1,98 @@
+"""The walker on Spark against the real store: each version and upload once, tags only where a rule needs them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+from tidegate.core.lifecycle.assess import Effect, Terms
+from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
+from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.lifecycle.walking import walk
+from tidegate.pipeline import listing_source
+from tidegate.pipeline.actions import RuledBucket, actions_frame
+from tidegate.pipeline.evaluate import evaluate
+from tidegate.pipeline.listing_source import WalkedBucket, listed_uploads, listed_versions, newest_first
+from tidegate.pipeline.places import of_uploads, placed
+from tidegate.pipeline.tag_needs import tag_needs
+
+KEYS = ["a", "a-1", "a/1", "a/2", "b/x/1", "b/x/2", "c:d", "é/😀", "sp ace/+", *(f"many/{n:03}" for n in range(40))]
+TAGGED = Filter(prefix="a", tags=(("keep", "no"),))
+RULES = RuleSet(
+    (
+        Rule("tagged", True, TAGGED, (Action(ActionKind.EXPIRATION_DAYS, days=1),)),
+        Rule("old", True, Filter(), (Action(ActionKind.NONCURRENT_DAYS, days=1),)),
+        Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
+    )
+)
+TERMS = Terms(Versioning.ENABLED, day_seconds=1)
+
+
+@pytest.fixture(scope="module")
+def bucket(spark, service):
+    """A versioned bucket: two versions of each key, one key tagged, one behind a marker, one open upload."""
+    listing_source.register(spark, walk)
+    key = service.create_pool("spark-listing")
+    client = service.s3(key)
+    client.create_bucket(Bucket="spark-walked")
+    client.put_bucket_versioning(Bucket="spark-walked", VersioningConfiguration={"Status": "Enabled"})
+    for name in KEYS:
+        for body in (b"1", b"22"):
+            client.put_object(Bucket="spark-walked", Key=name, Body=body, Tagging="keep=no" if name == "a/1" else "")
+    client.delete_object(Bucket="spark-walked", Key="b/x/1")
+    client.create_multipart_upload(Bucket="spark-walked", Key="b/up")
+    walked = WalkedBucket("uid", "spark-walked", "owner", service.s3_url, key.access_key, key.secret_key)
+    return walked, client
+
+
+def test_every_version_is_listed_once_as_the_store_shows_it(spark, bucket):
+    walked, client = bucket
+    rows = listed_versions(spark, [walked]).collect()
+    pages = list(client.get_paginator("list_object_versions").paginate(Bucket=walked.name, MaxKeys=1000))
+    expected = [
+        (entry["Key"], entry["VersionId"], entry["IsLatest"], entry.get("ETag", "").strip('"'), "ETag" not in entry)
+        for page in pages
+        for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+    ]
+    found = [(row.key, row.version_id, row.is_latest, row.etag, row.is_marker) for row in rows]
+    assert sorted(found) == sorted(expected)
+    assert {row.key for row in rows} == set(KEYS)
+    assert all(row.resolved for row in rows)
+    assert {(row.bucket_uid, row.bucket, row.owner) for row in rows} == {("uid", "spark-walked", "owner")}
+
+
+def test_folders_are_read_in_parallel(spark, bucket):
+    assert listed_versions(spark, [bucket[0]]).rdd.getNumPartitions() > 3
+
+
+def test_only_the_given_prefix_is_listed(spark, bucket):
+    walked, _ = bucket
+    only = WalkedBucket(**{**{name: getattr(walked, name) for name in walked.__slots__}, "prefix": "many/"})
+    assert {row.key for row in listed_versions(spark, [only]).collect()} == {key for key in KEYS if key[:5] == "many/"}
+
+
+def test_open_uploads_are_listed(spark, bucket):
+    assert [row.key for row in listed_uploads(spark, [bucket[0]]).collect()] == ["b/up"]
+
+
+def test_the_plan_of_a_walk_has_what_is_due_and_knows_tags_where_a_rule_asks_for_them(spark, bucket):
+    walked, client = bucket
+    now_ns = time.time_ns() + 10 * 10**9
+    ruled = RuledBucket("uid", RULES, TERMS)
+    needs = tag_needs(RULES.active(), day_seconds=TERMS.day_seconds, now_ns=now_ns)
+    values = {name: getattr(walked, name) for name in walked.__slots__}
+    tagging = WalkedBucket(**{**values, "tag_needs": needs})
+    versions = listed_versions(spark, [tagging]).where(F.col("resolved"))
+    subjects = placed(versions, newest_first(), most_newer=0, now_ns=now_ns)
+    subjects = subjects.unionByName(of_uploads(listed_uploads(spark, [tagging])))
+    plan = evaluate(subjects, actions_frame(spark, [ruled]), now_ns=now_ns).collect()
+    done = {(row.effect, row.key) for row in plan}
+    assert {key for effect, key in done if effect == Effect.EXPIRE} == {"a/1"}
+    assert {key for effect, key in done if effect == Effect.ABORT_UPLOAD} == {"b/up"}
+    assert {key for effect, key in done if effect == Effect.DELETE} == set(KEYS)
+    for row in plan:
+        if row.effect == Effect.DELETE:
+            listed = client.head_object(Bucket=walked.name, Key=row.key, VersionId=row.version_id)
+            assert (row.etag, row.size) == (listed["ETag"].strip('"'), listed["ContentLength"])

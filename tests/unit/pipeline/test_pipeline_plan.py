@@ -1,0 +1,83 @@
+"""The plan as tasks: what executors write is what the workers read."""
+
+from __future__ import annotations
+
+import pytest
+from log_cases import MIDNIGHT
+from plans import uploads_frame, versions_frame
+
+from tidegate import assembly
+from tidegate.core.lifecycle.assess import Effect, Terms
+from tidegate.core.lifecycle.decide import decide
+from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
+from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
+from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask
+from tidegate.pipeline import places
+from tidegate.pipeline.actions import RuledBucket, actions_frame
+from tidegate.pipeline.evaluate import evaluate
+from tidegate.pipeline.plan import publish, tasks
+from tidegate.settings import Settings
+
+RULES = RuleSet(
+    (
+        Rule("rule é/1", True, Filter(), (Action(ActionKind.EXPIRATION_DAYS, days=1),)),
+        Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
+    )
+)
+TERMS = Terms(Versioning.ENABLED, day_seconds=10)
+KEYS = ["plain", "a:b\nc", "😀/é", '"\\', "x" * 1024]
+NOW = MIDNIGHT + 11 * 10**9
+VERSION = Version("v1", MIDNIGHT, size=0, etag="e1")
+HELD = Version("v2", MIDNIGHT, size=5, replication_pending=True)
+UPLOAD = Upload("up/1", MIDNIGHT)
+
+
+@pytest.fixture
+def plan(spark):
+    versions = [("uid", key, [VERSION]) for key in KEYS] + [("uid", "held", [HELD])]
+    subjects = places.alone(versions_frame(spark, versions).drop("sequence"), now_ns=NOW)
+    subjects = subjects.unionByName(places.of_uploads(uploads_frame(spark, [("uid", "up", [UPLOAD])])))
+    return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, TERMS)]), now_ns=NOW)
+
+
+def expected():
+    common = {"owner": "o", "bucket": "b", "bucket_uid": "uid", "pass_id": "pass-1"}
+    of_versions = [
+        ObjectTask.of(planned, **common, created_ns=VERSION.created_ns, etag="e1", size=0)
+        for key in KEYS
+        for planned in decide(key, [VERSION], [], RULES, TERMS, now_ns=NOW)
+    ]
+    of_uploads = [
+        ObjectTask.of(planned, **common, created_ns=UPLOAD.created_ns)
+        for planned in decide("up", [], [UPLOAD], RULES, TERMS, now_ns=NOW)
+    ]
+    return of_versions + of_uploads
+
+
+def test_messages_read_back_as_the_tasks_of_the_core(plan):
+    rows = tasks(plan, pass_id="pass-1").collect()
+    found = [ObjectTask.from_bytes(row.value.encode()) for row in rows]
+    assert sorted(found, key=repr) == sorted(expected(), key=repr)
+    assert {row.key for row in rows} == {f"uid/{task.key}" for task in expected()}
+
+
+def test_what_is_held_is_in_the_plan_and_is_no_task(plan):
+    assert [row.hold for row in plan.collect() if row.key == "held"] == ["replication-pending"]
+    assert all("held" not in row.key for row in tasks(plan, pass_id="p").collect())
+
+
+def test_executors_append_every_task_once_and_count_per_bucket(plan, tmp_path):
+    settings = Settings()
+    topics = assembly.open_topics(settings, tmp_path)
+    topics.create(OBJECT_TASKS_TOPIC, 4)
+    counts = publish(tasks(plan, pass_id="pass-1"), settings, tmp_path)
+    assert counts == {"uid": len(KEYS) + 1}
+    messages = [
+        message
+        for partition, (_, end) in enumerate(topics.bounds(OBJECT_TASKS_TOPIC))
+        for message in topics.read(OBJECT_TASKS_TOPIC, partition, 0, end + 1)
+    ]
+    found = [ObjectTask.from_bytes(message.value) for message in messages]
+    assert sorted(found, key=repr) == sorted(expected(), key=repr)
+    assert {task.effect for task in found} == {Effect.EXPIRE, Effect.ABORT_UPLOAD}
+    topics.close()

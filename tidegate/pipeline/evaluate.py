@@ -1,0 +1,170 @@
+"""The plan as Spark expressions: which action is due for which version or upload, and which goes first.
+
+The counterpart of `tidegate.core.lifecycle.decide`, with which it agrees to the last digit; tests compare the two on
+generated histories. The rules' own numbers come from the core (`actions`); here they meet the subjects (`places`).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidegate.core.events import NULL_VERSION
+from tidegate.core.lifecycle.assess import Effect, Hold
+from tidegate.core.lifecycle.subjects import Place, Versioning
+from tidegate.pipeline.event_columns import NS_PER_DAY
+
+_MARKERS = (Place.SOLE_MARKER.value, Place.COVERING_MARKER.value, Place.NONCURRENT_MARKER.value)
+_WITHOUT_OBJECT = (*_MARKERS, Place.UPLOAD.value)
+_NONCURRENT = (Place.NONCURRENT.value, Place.NONCURRENT_MARKER.value)
+
+# What the plan says of the subject, and of the action that is taken.
+_OF_SUBJECT = (
+    "bucket_uid",
+    "bucket",
+    "owner",
+    "key",
+    "version_id",
+    "upload_id",
+    "created_ns",
+    "last_modified",
+    "etag",
+    "size",
+)
+_OF_ACTION = ("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "storage_class", "hold")
+# `newest_due_ns` is when the last of all the subject's actions that are due became so, whichever is taken.
+PLAN_COLUMNS = (*_OF_SUBJECT, *_OF_ACTION, "newest_due_ns")
+
+
+def evaluate(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
+    """The plan (`PLAN_COLUMNS`): per subject the first action in precedence that nothing holds, and before it the
+    first of those that are held (which have a `hold` and wait)."""
+    return chosen(due(subjects, actions, now_ns=now_ns))
+
+
+def due(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
+    """One row for each action that is due for a subject, with its `precedence`."""
+    met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"])
+    matched = met.where(_in_time(now_ns) & _matches() & _may_move())
+    # Where there is no versioning a version has no id, whatever a listing calls it.
+    version_id = F.when(_a("versioning") == Versioning.OFF.value, F.lit("")).otherwise(F.col("version_id"))
+    assessed = matched.select(
+        *(version_id.alias(name) if name == "version_id" else name for name in _OF_SUBJECT),
+        F.col("action"),
+        _effect().alias("effect"),
+        _is_permanent().alias("permanent"),
+        _hold().alias("hold"),
+        _due_ns().alias("due_ns"),
+        _became_due_ns().alias("became_due_ns"),
+    )
+    return assessed.select(
+        *_OF_SUBJECT,
+        *(_of_action(name) for name in _OF_ACTION),
+        _precedence().alias("precedence"),
+    )
+
+
+def chosen(due_actions: DataFrame) -> DataFrame:
+    """Of the actions that are due, those of the plan."""
+    candidate = F.struct("precedence", *_OF_ACTION)
+    held = F.col("hold").isNotNull()
+    identity = ("bucket_uid", "key", "version_id", "upload_id", "created_ns")
+    best = due_actions.groupBy(*identity).agg(
+        *(F.first(name).alias(name) for name in _OF_SUBJECT if name not in identity),
+        F.min(F.when(~held, candidate)).alias("free"),
+        F.min(F.when(held, candidate)).alias("held"),
+        F.max("became_due_ns").alias("newest_due_ns"),
+    )
+    goes_before = F.col("free").isNull() | (F.col("held.precedence") < F.col("free.precedence"))
+    taken = F.array_compact(F.array(F.when(goes_before, F.col("held")), F.col("free")))
+    rows = best.select(*_OF_SUBJECT, "newest_due_ns", F.explode(taken).alias("taken"))
+    return rows.select(*_OF_SUBJECT, *(F.col(f"taken.{name}").alias(name) for name in _OF_ACTION), "newest_due_ns")
+
+
+def _a(name: str) -> Column:
+    return F.col(f"action.{name}")
+
+
+def _of_action(name: str) -> Column:
+    of_rule = ("kind", "rule_id", "action_id", "storage_class")
+    return _a(name).alias(name) if name in of_rule else F.col(name)
+
+
+def _is(*places: str) -> Column:
+    return F.col("place").isin(*places)
+
+
+def _due_ns() -> Column:
+    start_ns = F.when(_is(*_NONCURRENT), F.col("noncurrent_since_ns")).otherwise(F.col("created_ns"))
+    end_ns = start_ns + _a("wait_ns")
+    rounding = F.when(_a("rounds_up"), F.pmod(-end_ns, F.lit(NS_PER_DAY))).otherwise(F.lit(0))
+    return F.coalesce(_a("date_ns"), end_ns + rounding)
+
+
+def _in_time(now_ns: int) -> Column:
+    """Due, and not among the newest noncurrent versions that the action keeps."""
+    return (_due_ns() <= now_ns) & (_a("newer").isNull() | (F.col("newer") >= _a("newer")))
+
+
+def _became_due_ns() -> Column:
+    """The later of the due time and of the event that made the rule match."""
+    demotion_ns = F.when(_a("newer") > 0, F.try_element_at("newer_ns", -(_a("newer") + 1)))
+    tagged_ns = F.when(F.size(_a("tags")) > 0, F.col("tagged_ns"))
+    return F.greatest(_due_ns(), "created_ns", demotion_ns, "moved_ns", tagged_ns)
+
+
+def _matches() -> Column:
+    has_tags = F.size(_a("tags")) > 0
+    plain = ~has_tags & ~_a("has_size")
+    wanted = ~has_tags | (F.size(F.array_except(_a("tags"), F.map_entries("tags"))) == 0)
+    large = _a("size_greater_than").isNull() | (F.col("size") > _a("size_greater_than"))
+    small = _a("size_less_than").isNull() | (F.col("size") < _a("size_less_than"))
+    of_object = F.when(_is(*_WITHOUT_OBJECT), plain).otherwise(large & small & wanted)
+    return F.col("key").startswith(_a("prefix")) & of_object
+
+
+def _may_move() -> Column:
+    from_warmer = ~F.array_contains(_a("never_from"), F.col("storage_class"))
+    return ~_a("is_transition") | (from_warmer & (F.col("size") >= _a("smallest")))
+
+
+def _effect() -> Column:
+    destroys = _is(Place.NONCURRENT.value) | (_a("versioning") == Versioning.OFF.value)
+    return (
+        F.when(_is(Place.UPLOAD.value), Effect.ABORT_UPLOAD.value)
+        .when(_a("is_transition"), Effect.TRANSITION.value)
+        .when(_is(*_MARKERS), Effect.REMOVE_MARKER.value)
+        .when(destroys, Effect.DELETE.value)
+        .otherwise(Effect.EXPIRE.value)
+    )
+
+
+def _is_suspended() -> Column:
+    return _a("versioning") == Versioning.SUSPENDED.value
+
+
+def _is_permanent() -> Column:
+    """Whether data is destroyed for good; a null marker takes the place of a null version."""
+    replaces = _is_suspended() & F.col("version_id").isin("", NULL_VERSION)
+    effect = _effect()
+    return (effect != Effect.TRANSITION.value) & ((effect != Effect.EXPIRE.value) | replaces)
+
+
+def _hold() -> Column:
+    """A lock forbids destruction, not moving nor hiding; what is still to be replicated is left alone altogether."""
+    replaces_null = (_effect() == Effect.EXPIRE.value) & _is_suspended()
+    locked = F.when(replaces_null, F.col("null_locked")).otherwise(_is_permanent() & F.col("locked"))
+    pending = F.col("replication_pending") | (replaces_null & F.col("null_pending"))
+    return F.when(locked, Hold.OBJECT_LOCK.value).when(pending, Hold.REPLICATION_PENDING.value)
+
+
+def _precedence() -> Column:
+    """Permanent deletion, then transition, then a delete marker; the colder class, the earlier time, the first rule."""
+    transition = F.when(_a("transitions_act"), 1).otherwise(3)
+    order = F.when(F.col("permanent"), 0).when(_a("is_transition"), transition).otherwise(2)
+    return F.struct(
+        order.alias("order"),
+        (-_a("coldness")).alias("warmth"),
+        F.col("due_ns").alias("due_ns"),
+        _a("position").alias("position"),
+    )

@@ -1,0 +1,123 @@
+"""The columns of the log table, and how records of the topic become them: expressions only."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tidegate.core.events import EventKind
+
+NS_PER_DAY = 86_400 * 1_000_000_000
+REJECTED = "rejected"
+
+_TEXTS = MapType(StringType(), StringType())
+_EVENT = StructType(
+    [
+        StructField("ts_ns", LongType()),
+        StructField("operation", StringType()),
+        StructField("pool", StringType()),
+        StructField("bucket", StringType()),
+        StructField("bucket_uid", StringType()),
+        StructField("owner", StringType()),
+        StructField("key", StringType()),
+        StructField("version_id", StringType()),
+        StructField("size", LongType()),
+        StructField("etag", StringType()),
+        StructField("tags", _TEXTS),
+        StructField("storage_class", StringType()),
+        StructField("upload_id", StringType()),
+        StructField("attributes", _TEXTS),
+        StructField("source", StringType()),
+    ]
+)
+_REQUIRED = ("ts_ns", "operation", "pool", "bucket", "bucket_uid")
+_CORRUPT = "_corrupt_record"
+
+# What a file of the table holds; the day is in its directory's name.
+FILE_SCHEMA = StructType(
+    [
+        *_EVENT.fields,
+        StructField("shard", IntegerType()),
+        StructField("key_hash", LongType()),
+        StructField("topic_partition", IntegerType()),
+        StructField("topic_offset", LongType()),
+    ]
+)
+TABLE_SCHEMA = StructType([*FILE_SCHEMA.fields, StructField("day", StringType())])
+# What the topic's records are staged as; `reason` is for those that are no events.
+STAGED_COLUMNS = ("topic_partition", "topic_offset", "value")
+REJECTED_SCHEMA = StructType(
+    [
+        StructField("topic_partition", IntegerType()),
+        StructField("topic_offset", LongType()),
+        StructField("value", BinaryType()),
+        StructField("reason", StringType()),
+    ]
+)
+
+
+def converted(staged: DataFrame) -> DataFrame:
+    """Records as rows of the table. Those that are no events have `REJECTED` for a day, their value and a reason."""
+    schema = StructType([*_EVENT.fields, StructField(_CORRUPT, StringType())])
+    parsed = staged.select(
+        *STAGED_COLUMNS,
+        F.from_json(F.col("value").cast("string"), schema, {"columnNameOfCorruptRecord": _CORRUPT}).alias("event"),
+    ).withColumn("reason", _why_rejected(F.col("event")))
+    is_event = F.col("reason").isNull()
+    values = [F.when(is_event, _with_default(field)).alias(field.name) for field in _EVENT.fields]
+    rows = parsed.select(*values, *STAGED_COLUMNS, "reason")
+    rows = rows.withColumn("key_hash", key_hash_of(F.col("bucket"), F.col("key")))
+    return rows.select(
+        *_EVENT.names,
+        shard_of(F.col("key_hash")).alias("shard"),
+        "key_hash",
+        "topic_partition",
+        "topic_offset",
+        F.coalesce(day_of(F.col("ts_ns")), F.lit(REJECTED)).alias("day"),
+        F.when(~is_event, F.col("value")).alias("value"),
+        "reason",
+    )
+
+
+def key_hash_of(bucket: Column, key: Column) -> Column:
+    """As `tidegate.core.shards.key_hash`; the negative base makes the result signed."""
+    digest = F.sha2(F.concat(bucket, F.lit("/"), key), 256)
+    return F.conv(F.substring(digest, 1, 16), 16, -10).cast("long")
+
+
+def shard_of(key_hash: Column) -> Column:
+    """As `tidegate.core.shards.shard`: the hash's top four bits."""
+    return F.shiftrightunsigned(key_hash, 60).cast("int")
+
+
+def day_of(ts_ns: Column) -> Column:
+    """The day in UTC: YYYY-MM-DD."""
+    return F.date_from_unix_date(((ts_ns - F.pmod(ts_ns, F.lit(NS_PER_DAY))) / NS_PER_DAY).cast("int")).cast("string")
+
+
+def _why_rejected(event: Column) -> Column:
+    missing = [F.when(event[name].isNull(), F.lit(f"it has no {name}")) for name in _REQUIRED]
+    unknown = F.when(~event["operation"].isin([kind.value for kind in EventKind]), F.lit("its operation is unknown"))
+    malformed = F.when(
+        event.isNull() | event[_CORRUPT].isNotNull(), F.lit("it is no JSON object with an event's fields")
+    )
+    return F.coalesce(malformed, *missing, unknown)
+
+
+def _with_default(field: StructField) -> Column:
+    """What `Event` has where a field is missing."""
+    value = F.col(f"event.{field.name}")
+    if field.name == "size" or field.name in _REQUIRED:
+        return value
+    if isinstance(field.dataType, MapType):
+        return F.coalesce(value, F.create_map().cast(field.dataType))
+    return F.coalesce(value, F.lit(""))

@@ -1,0 +1,104 @@
+"""The Spark session of a pass: where it runs, where it keeps its scratch files, and how it stays quiet."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate.core.errors import Unavailable
+from tidegate.settings import Settings
+
+OLDEST_JAVA = 17
+_DIRECTORY = "spark"
+# The second logger is the one by whose level PySpark decides to announce another level at its start.
+_LOGGING = """\
+rootLogger.level = error
+logger.start.name = org.apache.spark.api.python.PythonGatewayServer
+logger.start.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex
+"""
+
+
+def open_session(settings: Settings, data: Path) -> SparkSession:
+    """The session of this process, started if there is none. `data` is the data directory; on a cluster it must be
+    shared by all machines."""
+    check_java()
+    home = data.resolve() / _DIRECTORY
+    scratch = _prepare(home)
+    builder = SparkSession.builder.appName("tidegate").master(settings.spark.master)
+    for name, value in _options(settings, home, scratch).items():
+        builder = builder.config(name, value)
+    # The Python of Spark's workers; there is no setting of the session for it.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise Unavailable(f"Spark cannot be started on {settings.spark.master}: {error}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def check_java() -> None:
+    """Spark says little that helps when Java is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else "java"
+    remedy = f"install Java {OLDEST_JAVA} or later (Debian: openjdk-17-jre-headless), or set JAVA_HOME to where it is"
+    try:
+        said = subprocess.run([command, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unavailable(
+            f"passes are planned on Spark, which needs Java, and {command} does not run ({error}): {remedy}"
+        ) from None
+    version = re.search(r'version "(\d+)', said)
+    if version and int(version[1]) < OLDEST_JAVA:
+        raise Unavailable(f"{command} is Java {version[1]}, which is too old for Spark: {remedy}")
+
+
+def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
+    chosen = settings.spark
+    is_local = chosen.master.startswith("local")
+    partitions = chosen.shuffle_partitions or 2 * (os.cpu_count() or 1)
+    options = {
+        "spark.driver.memory": chosen.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # As Python reads JSON objects that name a key twice.
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(partitions),
+        # The log table names its files one by one, and they all exist: no job is needed to look them up.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return options | {name: value.get_secret_value() for name, value in chosen.options.items()}
+
+
+def _prepare(home: Path) -> Path:
+    """A scratch directory of this process; those that killed processes left behind are removed."""
+    scratch = home / "scratch" / str(os.getpid())
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        (home / "log4j2.properties").write_text(_LOGGING)
+        for left in scratch.parent.iterdir():
+            if left.name.isdigit() and not Path("/proc", left.name).exists():
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        raise Unavailable(f"{home} cannot be used for Spark's files: {error.strerror}") from None
+    return scratch
