@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from running_service import PoolKey, RunningService
 
 MakeService = Callable[..., RunningService]
+
+# In CI a change is judged by the same examples every time; everywhere else new ones are looked for.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -69,6 +69,35 @@ LIFECYCLE_LIMITER_WAIT = Histogram(
     "Time that a batch of deletes waited for the rate limit.",
     buckets=_SECONDS,
 )
+LIFECYCLE_CURSOR = Gauge(
+    "tidegate_s3_lifecycle_cursor_min_ts_ns",
+    "How far passes have come in the least advanced bucket of a shard; now minus this is the lag.",
+    ["shard"],
+    multiprocess_mode="livemostrecent",
+)
+LIFECYCLE_LAST_WALKED = Gauge(
+    "tidegate_s3_lifecycle_daily_run_last_walked_ns",
+    "The last walk of the bucket of a shard that was walked the longest time ago.",
+    ["shard"],
+    multiprocess_mode="livemostrecent",
+)
+LIFECYCLE_SHARD_SECONDS = Gauge(
+    "tidegate_s3_lifecycle_daily_run_shard_duration_seconds",
+    "Time that the last pass took in a shard.",
+    ["shard"],
+    multiprocess_mode="livemostrecent",
+)
+LIFECYCLE_EVENTS = Counter(
+    "tidegate_s3_lifecycle_daily_run_events_scanned_total",
+    "Events of the metadata log that passes looked at, by shard.",
+    ["shard"],
+)
+LIFECYCLE_BUCKET_LAG = Gauge(
+    "tidegate_s3_lifecycle_bucket_lag_seconds",
+    "How far passes are behind in a bucket.",
+    ["bucket"],
+    multiprocess_mode="livemostrecent",
+)
 LIFECYCLE_LISTINGS = Counter(
     "tidegate_s3_lifecycle_listings_total",
     "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up).",

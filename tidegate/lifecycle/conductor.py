@@ -67,6 +67,7 @@ class Conductor:
             if listings or actions:
                 metrics.LIFECYCLE_ROUNDS.labels("skipped-backlog").inc()
                 raise Conflict(f"{listings} listings and {actions} actions of the last pass are not finished")
+            self.close_ended(now)
             report = self._publish(now, trigger, self._chosen(bucket))
         finally:
             lock.release()
@@ -131,9 +132,10 @@ class Conductor:
         now_ns = int(now * 1e9)
         report = PassReport(new_pass_id(now_ns), ENGINE, trigger, now_ns, len(buckets), self._trail.ends())
         tasks = [BucketTask(bucket.owner, bucket.name, bucket.uid, report.id, now_ns) for bucket in buckets]
-        if tasks:
-            self._reports.begin(report)
         for start in range(0, len(tasks), _APPEND):
             stretch = tasks[start : start + _APPEND]
             self._topics.append(BUCKET_TASKS_TOPIC, [Record(task.bucket_uid, task.to_bytes()) for task in stretch])
+        if tasks:
+            # Only now: a pass that is noted down and has no backlog has come to its end.
+            self._reports.begin(report)
         return report

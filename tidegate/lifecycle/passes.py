@@ -70,7 +70,9 @@ class PassReports:
 
     def end(self, report: PassReport) -> None:
         self._tables.put(_REPORTS + report.id, report.to_json())
-        self._tables.delete(_LISTING)
+        # The next pass may have begun already.
+        begun = replace(report, ended_ns=None, outcomes={})
+        self._tables.compare_and_set(_LISTING, begun.to_json(), None)
 
     def get(self, pass_id: str) -> PassReport | None:
         text = self._tables.get(_REPORTS + pass_id)

@@ -134,7 +134,7 @@ def _suspended(scenes: Scenes) -> None:
 
 def _locked(scenes: Scenes) -> None:
     world = scenes.world
-    world.s3.create_bucket(Bucket="locks", ObjectLockEnabledForBucket=True)
+    world.lockable_bucket("locks")
     world.rules("locks", {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}})
     until = datetime.now(UTC) + timedelta(hours=1)
     held = world.put("locks", "k", ObjectLockLegalHoldStatus="ON")

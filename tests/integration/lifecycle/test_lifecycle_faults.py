@@ -58,7 +58,7 @@ def test_killed_at_random_points_everything_due_goes_and_is_recorded_once(make_s
     for bucket in ("plain", "versioned"):
         put_all(world, bucket, doomed + kept)
     chance = random.Random(4)
-    for _ in range(8):
+    for _ in range(6):
         world.wait_until(lambda: bool(lifecycle_pids(service)), "a lifecycle process")
         time.sleep(chance.uniform(0.3, 2.0))
         for pid in lifecycle_pids(service):

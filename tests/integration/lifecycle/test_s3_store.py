@@ -41,8 +41,7 @@ def test_versioning_and_locking_are_told(world: World, store: S3Store, bucket: s
     world.s3.put_bucket_versioning(Bucket=versioned, VersioningConfiguration={"Status": "Suspended"})
     assert store.versioning(versioned) is Versioning.SUSPENDED
     assert not store.locks_objects(bucket)
-    world.s3.create_bucket(Bucket=f"{bucket}-locks", ObjectLockEnabledForBucket=True)
-    world.wait_until(lambda: store.locks_objects(f"{bucket}-locks"), "the store to know its new bucket")
+    assert store.locks_objects(world.lockable_bucket(f"{bucket}-locks"))
 
 
 def test_versions_are_listed_with_their_identity_whatever_their_keys(
@@ -107,8 +106,7 @@ def test_tags_and_locks_are_told(world: World, store: S3Store, bucket: str) -> N
     assert dict(store.tags(bucket, "tagged")) == {"a": "1", "b": "2"}
     with pytest.raises(NotFound):
         store.tags(bucket, "missing")
-    locks = f"{bucket}-l"
-    world.s3.create_bucket(Bucket=locks, ObjectLockEnabledForBucket=True)
+    locks = world.lockable_bucket(f"{bucket}-locked")
     until = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     world.put(locks, "held", ObjectLockLegalHoldStatus="ON")
     world.put(locks, "kept", ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=until)

@@ -141,7 +141,7 @@ def test_a_killed_gateway_is_replaced_and_the_door_stays_open(make_service: Make
 
 
 def test_a_killed_api_is_replaced(make_service: MakeService) -> None:
-    running = make_service(gateway__processes=1)
+    running = make_service(gateway__processes=1, lifecycle__enabled=False)
     gateways = running.gateway_pids()
     (api,) = [pid for pid in running.processes() if pid not in gateways and pid != running.pid]
     os.kill(api, signal.SIGKILL)

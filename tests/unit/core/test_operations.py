@@ -49,6 +49,9 @@ def code_of(method, target, headers=None):
         ("GET", "/b?cors", "GetBucketCors"),
         ("PUT", "/b?cors", "PutBucketCors"),
         ("DELETE", "/b?cors", "DeleteBucketCors"),
+        ("GET", "/b?lifecycle", "GetBucketLifecycleConfiguration"),
+        ("PUT", "/b?l%69fecycle", "PutBucketLifecycleConfiguration"),
+        ("DELETE", "/b?lifecycle", "DeleteBucketLifecycle"),
         ("GET", "/b?object-lock", "GetObjectLockConfiguration"),
         ("PUT", "/b?object-lock", "PutObjectLockConfiguration"),
         ("POST", "/b?delete", "DeleteObjects"),
@@ -103,7 +106,6 @@ UNSUPPORTED = [
     "encryption",
     "intelligent-tiering",
     "inventory",
-    "lifecycle",
     "logging",
     "metrics",
     "notification",
@@ -133,8 +135,8 @@ def test_unsupported_bucket_subresource_is_not_implemented(method, subresource):
         ("PUT", "/b/k?renameObject", {}),
         ("GET", "/b?session", {}),
         ("POST", "/b", FORM),
-        ("PUT", "/b/k?lifecycle", {}),
-        ("PUT", "/b?l%69fecycle", {}),
+        ("PUT", "/b/k?replication", {}),
+        ("PUT", "/b?repl%69cation", {}),
     ],
 )
 def test_unsupported_request_is_not_implemented(method, target, headers):
@@ -209,6 +211,7 @@ def test_journalled_operations_are_those_that_change_what_a_bucket_holds_or_is()
     assert {o.name for o in OPERATIONS.values() if o.journals} == {
         *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
         *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
+        *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle"),
         *("PutObject", "CopyObject", "DeleteObject", "DeleteObjects"),
         *("CreateMultipartUpload", "CompleteMultipartUpload", "AbortMultipartUpload"),
         *("PutObjectTagging", "DeleteObjectTagging"),

@@ -30,6 +30,9 @@ DeleteBucketTagging          no       yes       no     no       no
 GetBucketCors                yes      no        no     no       no
 PutBucketCors                no       yes       no     no       no
 DeleteBucketCors             no       yes       no     no       no
+GetBucketLifecycleConfiguration  yes  no        no     no       no
+PutBucketLifecycleConfiguration  no   yes       no     no       no
+DeleteBucketLifecycle        no       yes       no     no       no
 GetObjectLockConfiguration   yes      no        no     no       no
 PutObjectLockConfiguration   no       yes       no     no       no
 GetObject                    yes      no        no     yes      yes

@@ -134,16 +134,12 @@ def histories(draw):
 
 
 def generated_histories(count):
-    """(bucket uid, events, rule set, terms): each history is a bucket of its own."""
+    """(bucket uid, key, events, rule set, terms): each history has a bucket and a key of its own, since what shares a
+    hash with a candidate is replayed with it."""
     found = generated(st.tuples(histories(), rule_sets()), count)
     return [
-        (
-            f"uid{number}",
-            tuple(replace(event, bucket_uid=f"uid{number}") for event in history.events),
-            rules,
-            history.terms,
-        )
-        for number, (history, rules) in enumerate(found)
+        (uid, key, tuple(replace(event, bucket_uid=uid, key=key) for event in history.events), rule_set, history.terms)
+        for uid, key, (history, rule_set) in ((f"uid{n}", f"{KEY}{n}", case) for n, case in enumerate(found))
     ]
 
 
