@@ -53,7 +53,9 @@ async def _create_bucket(exchange: Exchange, admission: Admission) -> None:
     gateway, name, pool = exchange.gateway, admission.bucket_name, admission.pool.pool.name
     await exchange.take_turns([""])
     try:
-        bucket = await _in_thread(exchange, lambda: gateway.registry.create_bucket(name, pool, now=time.time()))
+        bucket = await _in_thread(
+            exchange, lambda: gateway.registry.create_bucket(name, pool, now=time.time(), by_client=True)
+        )
     except InvalidInput as error:
         raise S3Error("InvalidBucketName", str(error)) from None
     except AlreadyExists:

@@ -236,7 +236,10 @@ class Registry:
 
     # --- buckets ---------------------------------------------------------------------------------
 
-    def create_bucket(self, name: str, pool: str, *, now: float, policy: str = "none") -> Bucket:
+    def create_bucket(
+        self, name: str, pool: str, *, now: float, policy: str = "none", by_client: bool = False
+    ) -> Bucket:
+        """`by_client`: its own request makes it at the backend, perhaps with a lock, and nobody may be quicker."""
         names.check_bucket_name(name)
         names.check_bucket_policy(policy)
         home = self.pool(pool)
@@ -244,7 +247,10 @@ class Registry:
         if not self.tables.put_if_absent(Bucket.PREFIX + name, bucket.to_json()):
             raise AlreadyExists(f"there is a bucket {name} already; bucket names are shared by all pools")
         self._still_there(home, Bucket.PREFIX + name, bucket.to_json())
-        self._changed(pool)
+        if by_client:
+            self._changes.bump()
+        else:
+            self._changed(pool)
         return bucket
 
     def bucket(self, name: str) -> Bucket:

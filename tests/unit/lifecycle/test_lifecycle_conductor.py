@@ -145,3 +145,26 @@ def test_only_the_newest_reports_are_kept(place: LifecyclePlace, monkeypatch: py
 def test_a_cron_expression_that_is_none_is_refused_at_the_start(place: LifecyclePlace) -> None:
     with pytest.raises(InvalidInput):
         place.conductor(cron="daily at one")
+
+
+def test_the_books_of_a_pass_are_closed_before_the_next_one_begins(place: LifecyclePlace) -> None:
+    place.pool()
+    place.bucket("photos", rule_set(DAYS))
+    conductor = place.conductor()
+    first = conductor.start(ONE, trigger="manual")
+    finish(place)
+    second = conductor.start(ONE + 1, trigger="manual")
+    reports = {report.id: report.ended_ns for report in PassReports(place.tables).all()}
+    assert reports == {first.id: int((ONE + 1) * 1e9), second.id: None}
+
+
+def test_closing_late_does_not_forget_the_pass_that_has_begun_meanwhile(place: LifecyclePlace) -> None:
+    place.pool()
+    place.bucket("photos", rule_set(DAYS))
+    first = place.conductor().start(ONE, trigger="manual")
+    finish(place)
+    second = place.conductor().start(ONE + 1, trigger="manual")
+    reports = PassReports(place.tables)
+    reports.end(first.ended(int((ONE + 2) * 1e9), {}))
+    running = reports.running()
+    assert running is not None and running.id == second.id
