@@ -97,8 +97,13 @@ def test_uploads_are_listed_in_pages_and_aborted(world: World, store: S3Store, b
         key_marker, upload_id_marker = page.next_key, page.next_upload_id
     assert found == started
     assert world.uploads(bucket) == set()
+
+
+def test_an_upload_is_aborted_under_its_own_key_only(world: World, store: S3Store, bucket: str) -> None:
+    upload = world.s3.create_multipart_upload(Bucket=bucket, Key="y")["UploadId"]
     with pytest.raises(NotFound):
-        store.abort_upload(bucket, "x", next(iter(started)))
+        store.abort_upload(bucket, "x", upload)
+    assert world.uploads(bucket) == {upload}
 
 
 def test_tags_and_locks_are_told(world: World, store: S3Store, bucket: str) -> None:

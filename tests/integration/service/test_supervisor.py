@@ -233,11 +233,11 @@ def test_the_demo_prints_the_same_key_at_every_start(tmp_path: Path) -> None:
 
 def test_the_access_log_holds_one_line_per_request(service: RunningService) -> None:
     file = service.data / "log" / "access.log"
-    httpx.get(f"{service.s3_url}/no-such-bucket-here/key", headers={"User-Agent": "probe/1"})
-    wait_for(lambda: file.exists() and "no-such-bucket-here" in file.read_text(), "the line is written")
-    (line,) = [text for text in file.read_text().splitlines() if "no-such-bucket-here" in text]
+    httpx.get(f"{service.s3_url}/asked-once-for-its-line/key", headers={"User-Agent": "probe/1"})
+    wait_for(lambda: file.exists() and "asked-once-for-its-line" in file.read_text(), "the line is written")
+    (line,) = [text for text in file.read_text().splitlines() if "asked-once-for-its-line" in text]
     assert line.startswith("127.0.0.1 ")
-    assert '"GET /no-such-bucket-here/key HTTP/1.1" 404' in line
+    assert '"GET /asked-once-for-its-line/key HTTP/1.1" 404' in line
     assert '"probe/1"' in line
 
 
