@@ -21,5 +21,6 @@ compile() {
 }
 
 compile requirements/build.lock requirements/build.in
-compile requirements/runtime.lock pyproject.toml
-compile requirements/dev.lock pyproject.toml --group dev --constraint requirements/runtime.lock
+# The tests' tools are the pickier ones: what they can live with is what the service gets.
+compile requirements/dev.lock pyproject.toml --group dev
+compile requirements/runtime.lock pyproject.toml --constraint requirements/dev.lock

@@ -20,6 +20,17 @@ hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+# Folders whose tests share a server that is slow to start; elsewhere each module stands for itself.
+_TOGETHER = {"contract": "contract", "unit/pipeline": "spark", "integration/pipeline": "spark"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share servers run in one worker, where there are several."""
+    for item in items:
+        folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
+        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(folder, item.path.stem)))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _clean_environment() -> Iterator[None]:
     """Settings and credentials of whoever runs the tests must not change them."""
