@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format docs lock bench fuzz probe clean
+.PHONY: help setup run test lint format docs lock bench fuzz probe crashes races clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -35,9 +35,10 @@ docs: setup ## writes the generated pages docs/settings.md, docs/cli.md, docs/me
 lock: ## writes requirements/*.lock anew
 	@scripts/lock.sh
 
-bench: ## the gateway beside nginx and the bare backend
+bench: ## the gateway beside nginx and the bare backend; lifecycle beside SeaweedFS's own, DuckDB and bare listings
 	@scripts/setup.sh dev
 	@$(PYTHON_VENV) -m bench.gateway
+	@$(PYTHON_VENV) -m bench.lifecycle
 
 fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEED)
 	@scripts/setup.sh dev
@@ -46,6 +47,14 @@ fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEE
 probe: ## 10,000 mixed operations and a killed gateway, then the metadata log replayed (PROBE_OPERATIONS)
 	@scripts/setup.sh dev
 	@PROBE_OPERATIONS=$${PROBE_OPERATIONS:-10000} $(PYTHON_VENV) -m pytest tests/probe/test_log_replay.py
+
+crashes: ## processes killed at random points over 50 rounds of passes (CRASH_PASSES, CRASH_SEED)
+	@scripts/setup.sh dev
+	@CRASH_PASSES=$${CRASH_PASSES:-50} $(PYTHON_VENV) -m pytest -s tests/integration/lifecycle/test_pass_kills.py
+
+races: ## 10,000 objects that are due, each rewritten while its delete runs (RACES, RACES_SEED)
+	@scripts/setup.sh dev
+	@RACES=$${RACES:-10000} $(PYTHON_VENV) -m pytest tests/probe/test_races.py
 
 clean: ## removes what was built; the data directory stays
 	@rm -rf .venv .tools build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -20,15 +20,24 @@ hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# Folders whose tests share a server that is slow to start; elsewhere each module stands for itself.
-_TOGETHER = {"contract": "contract", "unit/pipeline": "spark", "integration/pipeline": "spark"}
+# Folders and modules whose tests share a server that is slow to start; elsewhere each module stands for itself.
+_TOGETHER = {
+    "contract": "contract",
+    "unit/pipeline": "spark",
+    "integration/pipeline": "spark",
+    "test_lifecycle_spark_engine": "spark",
+    "test_action_kinds": "lifecycle",
+    "test_lifecycle_commands": "lifecycle",
+    "test_pass_reports": "lifecycle",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share servers run in one worker, where there are several."""
     for item in items:
         folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(folder, item.path.stem)))
+        group = _TOGETHER.get(folder) or _TOGETHER.get(item.path.stem, item.path.stem)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -38,6 +47,8 @@ def _clean_environment() -> Iterator[None]:
         for name in list(os.environ):
             if name.startswith(("TIDEGATE_", "AWS_")):
                 patch.delenv(name)
+        # The JVMs of tests live too short for what the second compiler would gain, and it takes half of their time.
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
         yield
 
 

@@ -49,13 +49,14 @@ class RunningService:
     data: Path
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     endpoints: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Self:
         """Returns when it is ready; otherwise the error holds its log."""
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [str(TIDEGATE), "up", "--data", str(self.data)]
+        command = [str(TIDEGATE), "up", "--data", str(self.data), *self.options]
         for name, value in (SETTINGS | self.settings).items():
             text = value if isinstance(value, str) else json.dumps(value)
             command += ["--set", f"{name}={text}"]
@@ -140,7 +141,7 @@ class RunningService:
 
     def run_cli(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [str(TIDEGATE), *words, "--data", str(self.data)]
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240)
 
     def create_pool(self, name: str, *options: str) -> PoolKey:
         made = self.cli("pool", "create", name, *options)

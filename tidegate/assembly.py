@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.ports import Store, Tables, Topics
-from tidegate.settings import Settings
+
+if TYPE_CHECKING:
+    # Workers of Spark that open a store have no use for the settings, which take long to load.
+    from tidegate.settings import Settings
 
 TABLES_FILE = "tables.db"
 TOPICS_FILE = "topics.db"

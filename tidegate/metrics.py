@@ -103,6 +103,11 @@ LIFECYCLE_LISTINGS = Counter(
     "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up).",
     ["bucket", "end"],
 )
+LIFECYCLE_PASSES = Counter(
+    "tidegate_s3_lifecycle_passes_total",
+    "Passes that ended, by how (ok, blocked, timeout, failed, interrupted).",
+    ["status"],
+)
 LIFECYCLE_ROUNDS = Counter(
     "tidegate_s3_lifecycle_rounds_total",
     "Rounds of the conductor, by what it did (started, skipped for a backlog, skipped for a running pass).",

@@ -161,6 +161,9 @@ class Store(Protocol):
         self, bucket: str, *, prefix: str = "", key_marker: str = "", upload_id_marker: str = "", limit: int = 1000
     ) -> UploadPage: ...
 
+    def read(self, bucket: str, key: str, *, start: int, length: int) -> bytes:
+        """Part of an object: so many bytes from there on, or as many as there are."""
+
     def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs: ...
 
     def look(self, bucket: str, key: str, version_id: str = "") -> Look | None:

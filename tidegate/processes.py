@@ -28,7 +28,9 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def _end_with_parent(parent: int) -> Callable[[], None]:
+def end_with_parent(parent: int) -> Callable[[], None]:
+    """For `preexec_fn`: the new process gets SIGTERM when the process `parent`, which starts it, dies."""
+
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above
@@ -65,7 +67,7 @@ class Child:
             env=environment,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_end_with_parent(os.getpid()),
+            preexec_fn=end_with_parent(os.getpid()),
         )
         self._started_at = time.monotonic()
 
@@ -113,6 +115,13 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         found.extend(int(text) for text in _read(file).split())
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    found = children_of(pid)
+    for child in found:
+        found.extend(children_of(child))
     return found
 
 

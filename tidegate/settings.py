@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from tidegate.core.errors import InvalidInput
+from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES
 from tidegate.core.lifecycle.rules import STORAGE_CLASSES
 
 FILE_NAME = "tidegate.toml"
@@ -136,11 +137,22 @@ class LifecycleSettings(Section):
     """Expiry of objects by the buckets' rules."""
 
     enabled: bool = Field(True, description="Whether rules are carried out; they can be put and read in any case.")
+    engine: Literal["spark", "listing"] = Field(
+        "spark", description="How passes find what is due: planned on Spark, or by listing every bucket, without Java."
+    )
     day_seconds: float = Field(86400, gt=0, description="Length of a day; shorter ones are for trials and tests.")
+    demo_day: bool = Field(
+        False, description="Lets `tidegate demo` shorten the day of the pool `demo`; `tidegate up --demo` sets it."
+    )
     cron: str = Field("0 1 * * *", description="When a pass starts (UTC), unless an interval is set.")
     interval_seconds: float = Field(0, ge=0, description="Start a pass this often instead; 0 means by `cron`.")
     storage_classes: tuple[str, ...] = Field(
         STORAGE_CLASSES, description="Classes that a transition may name, from the warmest to the coldest."
+    )
+    minimum_transition_bytes: int = Field(
+        SMALL_OBJECT_BYTES,
+        ge=0,
+        description="Transitions leave smaller objects alone unless the rule has a size; 0: none.",
     )
     strict_filters: bool = Field(
         False, description="Refuse filters with several predicates side by side instead of reading them as And."
@@ -150,8 +162,17 @@ class LifecycleSettings(Section):
     deletes_per_second: float = Field(0, ge=0, description="Most deletions of the whole installation; 0 means any.")
     deletes_burst: int = Field(0, ge=0, description="Deletions that may come at once; 0 means twice the rate.")
     metalog_retention_days: int = Field(0, ge=0, description="How long the log is kept for passes; 0 means for ever.")
-    workers: int = Field(4, ge=1, le=64, description="Worker threads that delete objects.")
+    audit_retention_days: int = Field(0, ge=0, description="How long the audit trail is kept; 0 means for ever.")
+    workers: int = Field(8, ge=1, le=64, description="Requests that delete objects at the same time.")
     listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
+    inventories: dict[str, str] = Field(
+        {},
+        description="Buckets that are walked by their S3 inventory reports: the folder in which S3 writes them, with a "
+        "slash at its end, or one `manifest.json`; a path or `s3://BUCKET/KEY`.",
+    )
+    inventory_max_age_hours: float = Field(
+        48, gt=0, description="A bucket is listed if its inventory report is older than this."
+    )
 
 
 class SparkSettings(Section):
@@ -162,6 +183,7 @@ class SparkSettings(Section):
         "1g", pattern=r"^[1-9][0-9]*[mgMG]$", description="Memory of the driver; on `local` that is all there is."
     )
     shuffle_partitions: int = Field(0, ge=0, le=100_000, description="Partitions of joins; 0 means two per core.")
+    idle_minutes: float = Field(10, gt=0, description="The session is ended when no pass came for so long.")
     options: dict[str, SecretStr] = Field(
         {}, description="Further settings of Spark by its own names, such as `spark.executor.memory`."
     )

@@ -115,6 +115,7 @@ class Supervisor:
         self._add_child("api", "tidegate.web.serve", web)
         if self._settings.lifecycle.enabled:
             self._add_child("lifecycle", "tidegate.lifecycle.serve")
+            self._add_child("passes", "tidegate.lifecycle.serve_passes")
         return Endpoints(
             s3=base_address(doors[0].getsockname(), tls=gateway_tls),
             api=base_address(web.getsockname(), tls=api_tls),

@@ -21,9 +21,7 @@ from bench.gateway.accounting import processes_of
 from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
 from bench.gateway.report import as_table, failed_requests
 from bench.gateway.requests import UNSIGNED_PAYLOAD, Target
-from bench.gateway.servers import Tidegate, running_nginx, running_tidegate
-from tidegate import settings as settings_module
-from tidegate.assembly import open_tables
+from bench.gateway.servers import Tidegate, backend_of, running_nginx, running_tidegate
 
 BUCKET = "bench-bucket"
 SMALL_BYTES = 1024
@@ -170,15 +168,7 @@ def _wake(service: Tidegate) -> str:
         region_name="us-east-1",
         config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
     ).create_bucket(Bucket=BUCKET)
-    settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
-    tables = open_tables(settings, service.data)
-    try:
-        endpoint = tables.get(f"ep:{service.pool}")
-    finally:
-        tables.close()
-    if not endpoint:
-        raise SystemExit("the pool has no running backend although it has answered")
-    return endpoint
+    return backend_of(service)
 
 
 def _way(service: Tidegate, name: str) -> Way:

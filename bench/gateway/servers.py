@@ -16,6 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.gateway.accounting import children_of
+from tidegate import settings as settings_module
+from tidegate.assembly import open_tables
 
 START_SECONDS = 90.0
 
@@ -93,6 +95,19 @@ def running_tidegate(data: Path, *settings: str) -> Iterator[Tidegate]:
         )
     finally:
         _stop(process)
+
+
+def backend_of(service: Tidegate) -> str:
+    """Where the backend of its pool listens: `HOST:PORT`."""
+    settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
+    tables = open_tables(settings, service.data)
+    try:
+        endpoint = tables.get(f"ep:{service.pool}")
+    finally:
+        tables.close()
+    if not endpoint:
+        raise SystemExit("the pool has no running backend although it has answered")
+    return endpoint
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from email.utils import formatdate
 from hashlib import md5, sha256
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from tidegate.core import sigv4, xml
 from tidegate.core.errors import Conflict, InvalidInput, NotFound, Refused, TidegateError, Unavailable
 from tidegate.core.events import Pairs
+from tidegate.core.identities import moment
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import UploadPage, VersionPage, parse_upload_page, parse_version_page
 from tidegate.core.s3errors import S3Error
@@ -98,6 +100,10 @@ class S3Store:
         }
         return parse_upload_page(self._ask("GET", bucket, query=query).body)
 
+    def read(self, bucket: str, key: str, *, start: int, length: int) -> bytes:
+        part = {"range": f"bytes={start}-{start + length - 1}"}
+        return self._ask("GET", bucket, key, query={}, headers=part).body
+
     def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs:
         answer = self._ask("GET", bucket, key, query={"tagging": "", "versionId": version_id})
         try:
@@ -125,6 +131,7 @@ class S3Store:
             "if-match": entry.etag,
             "x-amz-if-match-last-modified-time": entry.last_modified,
             "x-amz-if-match-size": None if entry.size is None else str(entry.size),
+            "if-unmodified-since": None if entry.unmodified_since is None else _http_date(entry.unmodified_since),
             "x-amz-if-match-delete-marker": "true" if only_marker else None,
         }
         given = {name: value for name, value in headers.items() if value is not None}
@@ -272,6 +279,13 @@ def _error_of(answer: _Answer) -> tuple[str, str]:
         if reply.root == "Error":
             return reply.fields.get("Code", "") or f"status {answer.status}", reply.fields.get("Message", "")
     return f"status {answer.status}", ""
+
+
+def _http_date(text: str) -> str:
+    found = moment(text)
+    if found is None:
+        raise InvalidInput(f"{text!r} is not a time")
+    return formatdate(int(found), usegmt=True)
 
 
 def _nanoseconds(text: str) -> int:

@@ -11,9 +11,10 @@ import click
 from tidegate import administration
 from tidegate.core.errors import Conflict, NotFound
 from tidegate.datadir import DataDirectory, Endpoints
+from tidegate.lifecycle.day import DEMO_POOL
 from tidegate.pools.registry import Registry
 
-POOL = "demo"
+POOL = DEMO_POOL
 BUCKET = "hello"
 
 
@@ -42,18 +43,19 @@ def print_welcome(endpoints: Endpoints, access_key: str, secret_key: str, data: 
   S3 endpoint   {endpoints.s3}
   access key    {access_key}
   secret key    {secret_key}
-  web           {endpoints.api}
+  web           {endpoints.api}  (its page /lifecycle asks for a password: admin_token in run/endpoints.json)
 """)
     click.echo("Try:\n")
     for line in _lines(endpoints.s3, access_key, secret_key):
         click.echo(f"  {line}")
-    click.echo(f"\nEvery change is in the log: {_program('tidegate')} metalog tail --follow --data {data}")
+    click.echo(f"\nEvery change is in the log: {program('tidegate')} metalog tail --follow --data {data}")
+    click.echo(f"See objects expire within a minute, and why: {program('tidegate')} demo --data {data}")
     click.echo("Ctrl-C ends everything.")
 
 
 def _lines(s3: str, access_key: str, secret_key: str) -> list[str]:
     """With the AWS command line where there is one, otherwise with curl, which is nearly everywhere."""
-    aws = _program("aws")
+    aws = program("aws")
     if shutil.which(aws):
         secrets = f"AWS_ACCESS_KEY_ID={access_key} AWS_SECRET_ACCESS_KEY={secret_key}"
         return [
@@ -73,7 +75,7 @@ def _lines(s3: str, access_key: str, secret_key: str) -> list[str]:
     ]
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """The program beside our Python, as short as it can be typed from here, or by its name alone."""
     beside = Path(sys.executable).parent / name
     if not beside.exists():

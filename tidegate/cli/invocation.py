@@ -18,6 +18,7 @@ import click
 
 from tidegate.assembly import open_tables
 from tidegate.core.errors import TidegateError
+from tidegate.core.s3errors import S3Error
 from tidegate.datadir import DataDirectory
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
@@ -153,6 +154,8 @@ class Root(Group):
             _fail("Usage", error.format_message(), error.exit_code, as_json=True)
         except click.ClickException as error:
             _fail("Usage", error.format_message(), error.exit_code, as_json=as_json)
+        except S3Error as error:
+            _fail(error.code, error.message if as_json else str(error), 1, as_json=as_json)
         except TidegateError as error:
             _fail(type(error).__name__, str(error), 1, as_json=as_json)
         except (click.Abort, KeyboardInterrupt):

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import BinaryIO
 
 import click
 
 from tidegate.assembly import open_store, open_topics
 from tidegate.cli.invocation import Command, Group, Invocation, pass_invocation
-from tidegate.cli.printing import print_list, print_object, print_table, show
+from tidegate.cli.printing import print_list, print_object, print_table, show, show_bytes
+from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import InvalidInput, Unavailable
+from tidegate.core.lifecycle.due import REAL_DAY_SECONDS
+from tidegate.core.lifecycle.rules import TransitionMinimum
+from tidegate.core.lifecycle.xml_nodes import LARGEST_DOCUMENT
 from tidegate.lifecycle.inspection import Inspector, KeyExplanationView, VerdictView
+from tidegate.lifecycle.simulation import Amount, SimulatedActions, SimulationView
 from tidegate.lifecycle.stores import Stores
 from tidegate.pools.registry import Registry
 
@@ -96,18 +102,62 @@ def _judged(verdict: VerdictView) -> str:
 
 
 @lifecycle.command()
-@click.option("--bucket", default="", help="Only this bucket.")
-@click.option("--wait", is_flag=True, help="Returns when everything that was due is done.")
+@click.argument("rules", type=click.File("rb"))
+@click.option("--bucket", required=True, help="The bucket to try them on.")
+@click.option("--days", default=30, show_default=True, type=click.IntRange(1, 3660), help="Days to look ahead.")
+@click.option(
+    "--minimum",
+    type=click.Choice([value.value for value in TransitionMinimum]),
+    help="Which small objects transitions leave alone, as in x-amz-transition-default-minimum-object-size.",
+)
 @pass_invocation
-def run(invocation: Invocation, bucket: str, wait: bool) -> None:
-    """Starts a pass now: lists the buckets that have rules and has done what is due."""
-    if wait and not invocation.directory.runs():
-        raise Unavailable("the service does not run on this data directory, so that nothing would end the pass")
-    with _inspector(invocation) as inspector:
-        view = inspector.run(bucket)
-        if wait:
-            view = inspector.wait(view)
-    print_object(view, as_json=invocation.json)
+def simulate(invocation: Invocation, rules: BinaryIO, bucket: str, days: int, minimum: str | None) -> None:
+    """Tells what rules would do to a bucket and when, by day, before they are put.
+
+    RULES is a file with S3's XML or the AWS command line's JSON, or - for standard input. Nothing is changed.
+    """
+    document = rules.read(LARGEST_DOCUMENT + 1)
+    with _inspector(invocation) as inspector, Ticker(silent=invocation.json) as ticker:
+        view = inspector.simulate(bucket, document, days=days, minimum=minimum, progress=partial(_tell_keys, ticker))
+    if invocation.json:
+        print_object(view, as_json=True)
+    else:
+        _print_simulation(view)
+
+
+def _tell_keys(ticker: Ticker, keys: int) -> bool:
+    ticker.tell(f"{keys:,} keys looked at")
+    return True
+
+
+def _print_simulation(view: SimulationView) -> None:
+    where = f" that begin with {show(view.prefix)}" if view.prefix else ""
+    click.echo(
+        f"{show(view.bucket)}: {view.keys:,} keys{where}, {view.seen.versions:,} versions, "
+        f"{show_bytes(view.seen.bytes)}, {view.seen.uploads:,} open uploads; versioning {view.versioning}\n"
+    )
+    rows = [["at once", *_cells(actions)] for actions in view.at_once]
+    for day in view.days:
+        begins = show(day.begins_at) if view.day_seconds != REAL_DAY_SECONDS else day.begins_at.date().isoformat()
+        rows += [[begins, *_cells(actions)] for actions in day.actions]
+    if rows:
+        print_table(["WHEN", "RULE", "ACTION", "KIND", "OBJECTS", "BYTES", "FREED", "NOTE"], rows)
+    else:
+        click.echo(f"Nothing happens until {show(view.until)}.")
+    click.echo(f"\nafter {show(view.until)}: {_amount(view.later)}\nnever, as things stand: {_amount(view.never)}")
+    if view.unresolved_keys:
+        click.echo(f"left alone: {view.unresolved_keys:,} keys that the store cannot list well enough to judge")
+
+
+def _cells(actions: SimulatedActions) -> list[str]:
+    note = f"held: {actions.held}" if actions.held else f"to {actions.storage_class}" if actions.storage_class else ""
+    amounts = [f"{actions.count:,}", show_bytes(actions.bytes), show_bytes(actions.freed_bytes)]
+    return [show(actions.rule_id), actions.action, actions.kind, *amounts, note]
+
+
+def _amount(amount: Amount) -> str:
+    uploads = f", {amount.uploads:,} open uploads" if amount.uploads else ""
+    return f"{amount.versions:,} versions, {show_bytes(amount.bytes)}{uploads}"
 
 
 @click.command(cls=Command)

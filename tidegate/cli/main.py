@@ -6,11 +6,13 @@ import click
 
 from tidegate import __version__
 from tidegate.cli.buckets import bucket
+from tidegate.cli.demo_lifecycle import demo
 from tidegate.cli.gateways import gateway
 from tidegate.cli.invocation import Root
 from tidegate.cli.keys import key
 from tidegate.cli.lifecycle import audit, lifecycle
 from tidegate.cli.metalog import metalog
+from tidegate.cli.passes import passes
 from tidegate.cli.pools import pool
 from tidegate.cli.service import status, up
 from tidegate.cli.settings import settings
@@ -23,5 +25,8 @@ def main() -> None:
     """One S3 endpoint in front of many tenants' object stores."""
 
 
-for command in (up, status, pool, key, bucket, user, gateway, metalog, lifecycle, audit, settings):
+for command in (up, status, demo, pool, key, bucket, user, gateway, metalog, lifecycle, passes, audit, settings):
     main.add_command(command)
+
+if __name__ == "__main__":
+    main()

@@ -53,9 +53,22 @@ def show(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%SZ")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{show(count)} {show(name)}" for name, count in sorted(value.items())) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(map(show, value)) or "-"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def show_bytes(count: int) -> str:
+    """With a unit that keeps it short."""
+    if count < 1024:
+        return f"{count} B"
+    size, units = float(count), iter("KMGTPE")
+    unit = ""
+    while size >= 1024 and (following := next(units, None)) is not None:
+        size, unit = size / 1024, following
+    return f"{size:.1f} {unit}iB"
 
 
 def _plain(value: BaseModel | Mapping[str, Any]) -> Any:

@@ -14,16 +14,22 @@ from tidegate.cli.demo import ensure_pool, print_welcome
 from tidegate.cli.invocation import Command, Invocation, pass_invocation
 from tidegate.cli.printing import print_object
 from tidegate.datadir import Endpoints
+from tidegate.lifecycle.day import demo_day_seconds
 from tidegate.supervisor import up as run_service
 
 
 @click.command(cls=Command)
-@click.option("--demo", is_flag=True, help="Makes a pool `demo` at the first start and prints its key.")
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Makes a pool `demo` at the first start, prints its key, and lets `tidegate demo` shorten its days.",
+)
 @pass_invocation
 def up(invocation: Invocation, demo: bool) -> None:
     """Runs everything in the foreground until SIGTERM or Ctrl-C."""
     directory = invocation.directory
-    settings = settings_module.load(directory.path, config=invocation.config, overrides=invocation.overrides)
+    overrides = (*invocation.overrides, "lifecycle.demo_day=true") if demo else invocation.overrides
+    settings = settings_module.load(directory.path, config=invocation.config, overrides=overrides)
     invocation.use(settings)
     logs.setup(settings, directory.path, "supervisor")
 
@@ -52,6 +58,7 @@ def status(invocation: Invocation) -> None:
         registry = invocation.registry_on(tables)
         states = Counter(view_pool(registry, pool).state for pool in registry.pools())
         gateways = len(list_gateways(tables))
+        demo_day = demo_day_seconds(tables, invocation.settings().lifecycle)
     found: dict[str, Any] = {
         "version": __version__,
         "data": str(directory.path),
@@ -62,6 +69,8 @@ def status(invocation: Invocation) -> None:
         "gateways": gateways,
         "pools": dict(states),
     }
+    if demo_day is not None:
+        found["demo_day_seconds"] = demo_day
     if not invocation.json:
         found["pools"] = [f"{count} {state}" for state, count in sorted(states.items())]
     print_object(found, as_json=invocation.json)

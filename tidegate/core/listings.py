@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
+from tidegate.core.documents import backend_document, is_of_bearable_size, local_name, plain_text
 from tidegate.core.errors import Unavailable
-from tidegate.core.xml import backend_document, local_name, plain_text
+from tidegate.core.listing_entries import FIELDS, KINDS, Groups, usual_entries
 
 # A thousand entries of a dozen elements, an owner's included.
 _MOST_TAGS = 40_000
@@ -55,6 +57,7 @@ class UploadPage:
     next_upload_id: str = ""
 
 
+@lru_cache(maxsize=8192)
 def latest_moment_ns(text: str) -> int:
     """The last nanosecond that a store's text for a time can mean: most leave out what is below a second, or write
     zeros for it. What counts days from it is never early.
@@ -67,10 +70,10 @@ def latest_moment_ns(text: str) -> int:
 
 
 def parse_version_page(body: bytes) -> VersionPage:
-    root = _root(body, "ListVersionsResult")
+    root, entries = _entries(body)
     encoded, fields = _is_encoded(root), _fields(root)
     return VersionPage(
-        versions=tuple(_versions(root, encoded)),
+        versions=tuple(_version(kind, texts, encoded) for kind, texts in entries),
         prefixes=tuple(
             _decoded(_fields(node).get("Prefix", ""), encoded) for node in root if local_name(node) == "CommonPrefixes"
         ),
@@ -91,33 +94,34 @@ def parse_upload_page(body: bytes) -> UploadPage:
     )
 
 
-def parse_versions(body: bytes) -> list[ListedVersion]:
-    """Of a ListVersionsResult, in its order."""
+def _entries(body: bytes) -> tuple[Element, list[tuple[str, Groups]]]:
+    """The root of a ListVersionsResult, and kind and texts of its entries in their order."""
+    usual = usual_entries(body) if is_of_bearable_size(body, _MOST_TAGS) else None
+    if usual is not None:
+        entries, rest = usual
+        root = _root(rest, "ListVersionsResult")
+        if not any(local_name(node) in KINDS for node in root):
+            return root, entries
     root = _root(body, "ListVersionsResult")
-    return _versions(root, _is_encoded(root))
+    nodes = [(local_name(node), _fields(node)) for node in root if local_name(node) in KINDS]
+    return root, [(kind, tuple(fields.get(name, "") for name in FIELDS)) for kind, fields in nodes]
 
 
-def _versions(root: Element, encoded: bool) -> list[ListedVersion]:
-    versions = []
-    for node in root:
-        kind = local_name(node)
-        if kind not in ("Version", "DeleteMarker"):
-            continue
-        fields = _fields(node)
-        versions.append(
-            ListedVersion(
-                key=_key(fields, encoded),
-                version_id=fields.get("VersionId", ""),
-                is_latest=fields.get("IsLatest") == "true",
-                is_marker=kind == "DeleteMarker",
-                last_modified=_time(fields.get("LastModified", "")),
-                etag=fields.get("ETag", "").strip('"'),
-                size=int(fields.get("Size") or 0),
-                storage_class=fields.get("StorageClass", ""),
-                modified=fields.get("LastModified", ""),
-            )
-        )
-    return versions
+def _version(kind: str, texts: Groups, encoded: bool) -> ListedVersion:
+    key, version_id, is_latest, modified, etag, size, storage_class = texts
+    if size and not (size.isascii() and size.isdigit()):
+        raise Unavailable(f"the backend's listing has a size that is none: {size!r}")
+    return ListedVersion(
+        _decoded(key, encoded),
+        version_id,
+        is_latest == "true",
+        kind == "DeleteMarker",
+        _time(modified),
+        etag.strip('"'),
+        int(size or 0),
+        storage_class,
+        modified,
+    )
 
 
 def parse_uploads(body: bytes) -> list[ListedUpload]:
@@ -126,7 +130,7 @@ def parse_uploads(body: bytes) -> list[ListedUpload]:
     encoded = _is_encoded(root)
     return [
         ListedUpload(
-            key=_key(fields, encoded),
+            key=_decoded(fields.get("Key", ""), encoded),
             upload_id=fields.get("UploadId", ""),
             initiated=_time(fields.get("Initiated", "")),
             started=fields.get("Initiated", ""),
@@ -150,14 +154,11 @@ def _fields(node: Element) -> dict[str, str]:
     return {local_name(child): plain_text(child) for child in node if not len(child)}
 
 
-def _key(fields: dict[str, str], encoded: bool) -> str:
-    return _decoded(fields.get("Key", ""), encoded)
-
-
 def _decoded(text: str, encoded: bool) -> str:
     return unquote_plus(text) if encoded else text
 
 
+@lru_cache(maxsize=8192)
 def _time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()

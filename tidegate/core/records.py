@@ -17,6 +17,7 @@
 | `gn:POOL`              | a number        | generation: grows when keys, buckets or policies change   |
 | `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
+| `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |
 | `or:STRIPE`            | a token         | whose turn it is (put-if-absent, expires); Redis only     |
 | `ot:STRIPE`            | nanoseconds     | the last time given to a change there; Redis only         |
 """
@@ -153,6 +154,17 @@ class Bucket(_JsonRecord):
     uid: str
     policy: str
     created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState(_JsonRecord):
+    """What is known of a bucket without waking its pool: its versioning ("Off", "Enabled", "Suspended"), and since
+    when the metadata log has every change in it (0: since it was made, empty)."""
+
+    PREFIX = "bv:"
+
+    versioning: str
+    complete_since_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,4 @@
-"""Reading S3's XML: the bodies of requests that Tidegate must understand, and the answers of backends.
-
-Documents with a DTD or entities are refused, names count without their namespace, and size and number
-of elements are bounded before a parser sees the document.
-"""
+"""What stands in S3's XML: the bodies of requests that Tidegate must understand, and the answers of backends."""
 
 from __future__ import annotations
 
@@ -10,22 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml.common import DefusedXmlException
-from defusedxml.ElementTree import fromstring
-
+from tidegate.core.documents import backend_document, local_name, malformed, plain_text, request_document
 from tidegate.core.errors import Unavailable
 from tidegate.core.s3errors import S3Error
 from tidegate.core.targets import LONGEST_KEY
 from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element
 
-LARGEST_DOCUMENT = 4 * 1024 * 1024
 MOST_DELETES = 1000
 MOST_OBJECT_TAGS = 10
 MOST_BUCKET_TAGS = 50
-# Six elements per entry of a DeleteObjects request with 1000 entries are 12,000 tags.
-_MOST_TAGS = 16_000
+# UnmodifiedSince is Tidegate's own; the others are S3's.
+_ENTRY_FIELDS = ("Key", "VersionId", "ETag", "LastModifiedTime", "Size", "UnmodifiedSince")
 MOST_PARTS = 10_000
 # Number, ETag and two checksums.
 _MOST_PART_TAGS = 10 * MOST_PARTS + 10
@@ -41,6 +34,7 @@ class DeleteEntry(NamedTuple):
     etag: str | None = None
     last_modified: str | None = None
     size: int | None = None
+    unmodified_since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +71,7 @@ class Reply(NamedTuple):
 
 
 def parse_delete_request(body: bytes) -> DeleteRequest:
-    root = _read(body, "Delete")
+    root = request_document(body, "Delete")
     entries: list[DeleteEntry] = []
     quiet: str | None = None
     for child in root:
@@ -86,28 +80,29 @@ def parse_delete_request(body: bytes) -> DeleteRequest:
         elif local_name(child) == "Quiet" and quiet is None:
             quiet = plain_text(child).strip().lower()
         else:
-            raise _malformed(f"{local_name(child)} does not belong here")
+            raise malformed(f"{local_name(child)} does not belong here")
     if not 1 <= len(entries) <= MOST_DELETES:
-        raise _malformed(f"Delete must have 1 to {MOST_DELETES} objects")
+        raise malformed(f"Delete must have 1 to {MOST_DELETES} objects")
     if quiet not in (None, "true", "false"):
-        raise _malformed("Quiet must be true or false")
+        raise malformed("Quiet must be true or false")
     return DeleteRequest(tuple(entries), quiet == "true")
 
 
 def _delete_entry(node: Element) -> DeleteEntry:
-    fields = _fields(node, ("Key", "VersionId", "ETag", "LastModifiedTime", "Size"))
+    fields = _fields(node, _ENTRY_FIELDS)
     key = fields.get("Key", "")
     if not key or len(key.encode()) > LONGEST_KEY:
-        raise _malformed(f"Key must have 1 to {LONGEST_KEY} bytes")
+        raise malformed(f"Key must have 1 to {LONGEST_KEY} bytes")
     size = fields.get("Size")
     if size is not None and not (size.isascii() and size.isdigit() and len(size) < 16):
-        raise _malformed("Size must be a number of bytes")
+        raise malformed("Size must be a number of bytes")
     return DeleteEntry(
         key,
         fields.get("VersionId", ""),
         fields.get("ETag"),
         fields.get("LastModifiedTime"),
         None if size is None else int(size),
+        fields.get("UnmodifiedSince"),
     )
 
 
@@ -115,13 +110,13 @@ def parse_create_bucket(body: bytes) -> str:
     """The location constraint of a CreateBucket request; "" when it has none, or no body at all."""
     if not body.strip():
         return ""
-    root = _read(body, "CreateBucketConfiguration")
+    root = request_document(body, "CreateBucketConfiguration")
     return next((plain_text(child).strip() for child in root if local_name(child) == "LocationConstraint"), "")
 
 
 def parse_versioning(body: bytes) -> str:
     """The status of a PutBucketVersioning request: Enabled or Suspended."""
-    root = _read(body, "VersioningConfiguration")
+    root = request_document(body, "VersioningConfiguration")
     status = _fields(root, ("Status", "MfaDelete")).get("Status", "")
     if status not in ("Enabled", "Suspended"):
         raise S3Error("MalformedXML", "Status must be Enabled or Suspended.")
@@ -130,17 +125,17 @@ def parse_versioning(body: bytes) -> str:
 
 def parse_tagging(body: bytes, most: int = MOST_OBJECT_TAGS) -> Tags:
     """The tags of a tagging request or of the answer to GetObjectTagging."""
-    root = _read(body, "Tagging")
+    root = request_document(body, "Tagging")
     sets = list(root)
     if len(sets) != 1 or local_name(sets[0]) != "TagSet":
-        raise _malformed("Tagging must have one TagSet")
+        raise malformed("Tagging must have one TagSet")
     tags = []
     for node in sets[0]:
         if local_name(node) != "Tag":
-            raise _malformed(f"{local_name(node)} does not belong here")
+            raise malformed(f"{local_name(node)} does not belong here")
         fields = _fields(node, ("Key", "Value"))
         if len(fields) != 2:
-            raise _malformed("a Tag must have a Key and a Value")
+            raise malformed("a Tag must have a Key and a Value")
         tags.append((fields["Key"], fields["Value"]))
     return _checked_tags(tags, most)
 
@@ -218,24 +213,24 @@ def delete_result_xml(deleted: Iterable[Deleted], failures: Iterable[DeleteFailu
 
 def check_document(body: bytes, root_name: str) -> None:
     """The body of a request that only its backend needs to understand: well-formed, with the right root."""
-    _read(body, root_name)
+    request_document(body, root_name)
 
 
 def check_completed_parts(body: bytes) -> None:
     """CompleteMultipartUpload: up to 10,000 parts in ascending order of their numbers."""
-    root = _read(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
+    root = request_document(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
     last = 0
     for child in root:
         if local_name(child) != "Part":
-            raise _malformed(f"{local_name(child)} does not belong here")
+            raise malformed(f"{local_name(child)} does not belong here")
         number = next((plain_text(field).strip() for field in child if local_name(field) == "PartNumber"), "")
         if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= MOST_PARTS):
-            raise _malformed(f"PartNumber must be a number from 1 to {MOST_PARTS}")
+            raise malformed(f"PartNumber must be a number from 1 to {MOST_PARTS}")
         if int(number) <= last:
             raise S3Error("InvalidPartOrder")
         last = int(number)
     if last == 0:
-        raise _malformed("there must be at least one Part")
+        raise malformed("there must be at least one Part")
 
 
 def delete_request_xml(entries: Iterable[DeleteEntry], *, with_identities: bool = False) -> bytes:
@@ -249,46 +244,10 @@ def delete_request_xml(entries: Iterable[DeleteEntry], *, with_identities: bool 
         if with_identities:
             parts += [element("LastModifiedTime", entry.last_modified)] if entry.last_modified is not None else []
             parts += [element("Size", str(entry.size))] if entry.size is not None else []
+            parts += [element("UnmodifiedSince", entry.unmodified_since)] if entry.unmodified_since is not None else []
         parts.append("</Object>")
     parts.append("<Quiet>false</Quiet></Delete>")
     return "".join(parts).encode()
-
-
-def _read(body: bytes, root_name: str, most_tags: int = _MOST_TAGS) -> Element:
-    if not body.strip():
-        raise S3Error("MissingRequestBodyError")
-    try:
-        root = _document(body, most_tags)
-    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise _malformed(str(error)) from None
-    if local_name(root) != root_name:
-        raise _malformed(f"the root must be {root_name}")
-    return root
-
-
-def backend_document(body: bytes, most_tags: int = _MOST_TAGS) -> Element:
-    try:
-        return _document(body, most_tags)
-    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise Unavailable(f"the backend's answer cannot be read as XML: {error}") from None
-
-
-def _document(body: bytes, most_tags: int = _MOST_TAGS) -> Element:
-    # An element takes four bytes on the wire and a hundred times that in memory.
-    if len(body) > LARGEST_DOCUMENT or body.count(b"<") > most_tags:
-        raise ValueError("the document is too large")
-    root: Element = fromstring(body, forbid_dtd=True)
-    return root
-
-
-def local_name(node: Element) -> str:
-    return node.tag.rpartition("}")[2]
-
-
-def plain_text(node: Element) -> str:
-    if len(node):
-        raise _malformed(f"{local_name(node)} must hold text only")
-    return node.text or ""
 
 
 def _fields(node: Element, known: tuple[str, ...]) -> dict[str, str]:
@@ -296,10 +255,6 @@ def _fields(node: Element, known: tuple[str, ...]) -> dict[str, str]:
     for child in node:
         name = local_name(child)
         if name not in known or name in fields:
-            raise _malformed(f"{name} does not belong here, or stands here twice")
+            raise malformed(f"{name} does not belong here, or stands here twice")
         fields[name] = plain_text(child)
     return fields
-
-
-def _malformed(why: str) -> S3Error:
-    return S3Error("MalformedXML", f"The XML you provided was not well-formed or did not validate: {why}.")

@@ -39,9 +39,3 @@ def list_buckets_xml(buckets: Iterable[tuple[str, float]], *, owner: str) -> byt
     holder = f"<Owner>{element('ID', owner)}{element('DisplayName', owner)}</Owner>"
     body = f'<ListAllMyBucketsResult xmlns="{NAMESPACE}">{holder}<Buckets>{entries}</Buckets></ListAllMyBucketsResult>'
     return (DECLARATION + body).encode()
-
-
-def location_xml(region: str) -> bytes:
-    """LocationConstraint; the region us-east-1 is the empty one, by S3's custom."""
-    text = "" if region == "us-east-1" else escape(region)
-    return f'{DECLARATION}<LocationConstraint xmlns="{NAMESPACE}">{text}</LocationConstraint>'.encode()

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core import xml, xml_writer
+from tidegate.core import xml_writer
 from tidegate.core.errors import AlreadyExists, InvalidInput, NotFound
-from tidegate.core.events import Event, EventKind
+from tidegate.core.events import EventKind
 from tidegate.core.s3errors import S3Error
-from tidegate.core.storable import key_problem
-from tidegate.gateway import bucket_settings, journalling
+from tidegate.gateway import bucket_settings, deletes, journalling
 from tidegate.gateway.admission import Admission
 from tidegate.gateway.backend import Reply, ask
-from tidegate.gateway.requests import ask_signed, object_path, stat
+from tidegate.gateway.bucket_states import note_created, note_found
 
 if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
 
 _XML = {"Content-Type": "application/xml"}
-_PARALLEL_LOOKS = 16
-_MOST_SIZE_DIGITS = 16
-_IDENTITY_HEADERS = (b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size")
-_MARKER_HEADER = b"x-amz-if-match-delete-marker"
 
 
 def answer(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
@@ -35,9 +27,8 @@ def answer(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None
     special = _SPECIAL.get(admission.operation.name)
     if special is not None:
         return special(exchange, admission)
-    conditions = (*_IDENTITY_HEADERS, _MARKER_HEADER)
-    if admission.operation.name == "DeleteObject" and any(name in admission.head.headers for name in conditions):
-        return _delete_if_same(exchange, admission)
+    if admission.operation.name == "DeleteObject" and deletes.is_conditional(admission):
+        return deletes.delete_one_if_same(exchange, admission)
     return None
 
 
@@ -69,6 +60,10 @@ async def _create_bucket(exchange: Exchange, admission: Admission) -> None:
         if created:
             admission.bucket = bucket
             versioned = admission.head.headers.get(b"x-amz-bucket-object-lock-enabled", b"").lower() == b"true"
+            if reply.head.status == 200:
+                await _in_thread(exchange, lambda: note_created(gateway.tables, bucket.uid, is_versioned=versioned))
+            else:
+                await note_found(gateway, admission.pool, name, bucket.uid)
             attributes = (("versioning", "Enabled"), ("object-lock", "Enabled")) if versioned else ()
             event = journalling.event(exchange, EventKind.BUCKET_CREATED, key="", attributes=attributes)
             await exchange.journalled([event])
@@ -96,129 +91,9 @@ async def _delete_bucket(exchange: Exchange, admission: Admission) -> None:
 
 
 async def _delete_objects(exchange: Exchange, admission: Admission) -> None:
-    """Always asks the backend for the full report, since the log needs it; the client gets what it asked for."""
-    request: xml.DeleteRequest = exchange.parsed
-    admission.pool = await exchange.gateway.awake(admission.pool)
-    await exchange.take_turns([entry.key for entry in request.entries])
-    storable, refused = _storable(admission, request.entries)
-    entries, changed = await _unchanged(exchange, admission, storable)
-    refused.extend(changed)
-    deleted: tuple[xml.Deleted, ...] = ()
-    if entries:
-        key = admission.key
-        exchange.begin_change((entry.key, entry.version_id) for entry in entries)
-        reply = await ask_signed(
-            exchange.gateway,
-            admission.pool,
-            b"POST",
-            object_path(admission.bucket_name),
-            b"delete=",
-            body=xml.delete_request_xml(entries),
-            credentials=(key.access_key, key.secret) if key is not None else None,
-            headers={b"content-type": b"application/xml"} | _bypass(admission),
-        )
-        if reply.head.status != 200:
-            if reply.head.status < 500:
-                exchange.settle()
-            _repeat(exchange, reply)
-            return
-        answered = xml.parse_delete_result(reply.body)
-        deleted = answered.deleted
-        refused.extend(answered.failures)
-    await exchange.journalled([_deletion(exchange, entry) for entry in deleted])
-    exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleted, refused))
-
-
-def _storable(
-    admission: Admission, entries: Sequence[xml.DeleteEntry]
-) -> tuple[list[xml.DeleteEntry], list[xml.DeleteFailure]]:
-    """A key that the backend would take for another one must not be deleted there."""
-    kept: list[xml.DeleteEntry] = []
-    refused: list[xml.DeleteFailure] = []
-    for entry in entries:
-        problem = key_problem(admission.pool.pool.backend, entry.key)
-        if problem:
-            refused.append(xml.DeleteFailure(entry.key, entry.version_id, "InvalidArgument", problem))
-        else:
-            kept.append(entry)
-    return kept, refused
-
-
-def _bypass(admission: Admission) -> dict[bytes, bytes]:
-    name = b"x-amz-bypass-governance-retention"
-    value = admission.head.headers.get(name)
-    return {name: value} if value is not None else {}
-
-
-def _deletion(exchange: Exchange, entry: xml.Deleted) -> Event:
-    if entry.marker and not entry.version_id:
-        return journalling.event(exchange, EventKind.DELETE_MARKER, key=entry.key, version_id=entry.marker_version_id)
-    return journalling.event(exchange, EventKind.DELETE, key=entry.key, version_id=entry.version_id)
-
-
-async def _unchanged(
-    exchange: Exchange, admission: Admission, entries: Sequence[xml.DeleteEntry]
-) -> tuple[list[xml.DeleteEntry], list[xml.DeleteFailure]]:
-    """Parts the entries whose objects are still what the request says from those whose objects are not."""
-    gate = asyncio.Semaphore(_PARALLEL_LOOKS)
-
-    async def same(entry: xml.DeleteEntry) -> bool:
-        if entry.last_modified is None and entry.size is None:
-            return True
-        async with gate:
-            found = await stat(exchange.gateway, admission.pool, admission.bucket_name, entry.key, entry.version_id)
-        return found is not None and _matches(found, entry.last_modified, entry.size)
-
-    verdicts = await asyncio.gather(*(same(entry) for entry in entries))
-    kept = [entry for entry, fine in zip(entries, verdicts, strict=True) if fine]
-    refused = [
-        xml.DeleteFailure(
-            entry.key, entry.version_id, "PreconditionFailed", "The object is not the one that was meant."
-        )
-        for entry, fine in zip(entries, verdicts, strict=True)
-        if not fine
-    ]
-    return kept, refused
-
-
-async def _delete_if_same(exchange: Exchange, admission: Admission) -> None:
-    """The identity is compared in the key's turn: no writer behind a gateway can come in between."""
-    headers = admission.head.headers
-    modified, size = (headers.get(name) for name in _IDENTITY_HEADERS)
-    if size is not None and not (size.isdigit() and len(size) <= _MOST_SIZE_DIGITS):
-        raise S3Error("InvalidArgument", "x-amz-if-match-size is not a number")
-    wanted = modified.decode("latin-1") if modified is not None else None
-    if wanted is not None and _time(wanted) is None:
-        raise S3Error("InvalidArgument", "x-amz-if-match-last-modified-time is not a time")
-    admission.pool = await exchange.gateway.awake(admission.pool)
-    await exchange.take_turns([admission.object_key])
-    version_id = journalling.query_value(admission, "versionId")
-    found = await stat(exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id)
-    if _MARKER_HEADER in headers:
-        is_meant = found is None  # no object is there that could be lost; markers cannot be looked at
-    else:
-        is_meant = found is not None and _matches(found, wanted, int(size) if size is not None else None)
-    if not is_meant:
-        raise S3Error("PreconditionFailed")
-    exchange.forward()
-
-
-def _matches(found: Reply, last_modified: str | None, size: int | None) -> bool:
-    headers = found.head.headers
-    if size is not None and int(headers.get(b"content-length", b"-1")) != size:
-        return False
-    if last_modified is None:
-        return True
-    stored = _time(headers.get(b"last-modified", b"").decode("latin-1"))
-    return stored is not None and stored == _time(last_modified)
-
-
-def _time(text: str) -> int | None:
-    """A time in HTTP's or in ISO's form; in whole seconds, since HTTP knows no others."""
-    for parse in (parsedate_to_datetime, datetime.fromisoformat):
-        with suppress(ValueError, OverflowError, TypeError, IndexError):  # each of them for some hostile text
-            return int(parse(text).timestamp())
-    return None
+    refusal = await deletes.delete_many(exchange, admission)
+    if refusal is not None:
+        _repeat(exchange, refusal)
 
 
 async def _pass_through(exchange: Exchange, admission: Admission) -> Reply:

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.pool_states import disabling_reason
 from tidegate.core.records import BackendEntry, Bucket, BucketPolicy, Key, KeyPolicy, Pool, PoolStatus, User
+from tidegate.pools.catalogue import DIRECT_HOSTNAME, ENDPOINT
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
@@ -173,7 +174,7 @@ class Directory:
         return BucketView(bucket, BucketPolicy(bucket.policy), RuleSet.from_json(rules) if rules is not None else None)
 
     def _load_direct(self, hostname: str) -> str | None:
-        return self._tables.get("dn:" + hostname)
+        return self._tables.get(DIRECT_HOSTNAME + hostname)
 
     def _load_pool(self, name: str) -> PoolView | None:
         text = self._tables.get(Pool.PREFIX + name)
@@ -182,7 +183,7 @@ class Directory:
         pool = Pool.from_json(text)
         user = self._tables.get(User.PREFIX + pool.owner)
         status = self._tables.get(PoolStatus.PREFIX + name)
-        address = self._tables.get("ep:" + name)
+        address = self._tables.get(ENDPOINT + name)
         entry = self._tables.get(BackendEntry.PREFIX + name) if address else None
         backend = BackendEntry.from_json(entry) if entry else None
         return PoolView(

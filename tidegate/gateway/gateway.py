@@ -30,6 +30,7 @@ from tidegate.gateway.intents import Intents
 from tidegate.gateway.journal import Journal
 from tidegate.gateway.ordering import KeyOrder
 from tidegate.logs import AccessLog
+from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.waking import wake
@@ -240,7 +241,7 @@ class Gateway:
         if text is not None and ManagerEntry.from_json(text).token == view.manager_token:
             self.tables.compare_and_set(mutex, text, None)
         if view.address is not None:
-            self.tables.compare_and_set("ep:" + view.pool.name, view.address, None)
+            self.tables.compare_and_set(ENDPOINT + view.pool.name, view.address, None)
         self.changes.bump()
 
     def suspect(self, view: PoolView) -> None:
@@ -323,7 +324,7 @@ class Gateway:
 
     def _put_access_times(self, pools: set[str], now: float) -> None:
         for pool in pools:
-            self.tables.put("ts:" + pool, f"{now:.3f}")
+            self.tables.put(LAST_ACCESS + pool, f"{now:.3f}")
 
     async def register(self) -> None:
         entry = GatewayEntry(self._entry.host, self._entry.port, self._entry.pid, self._entry.started_at, time.time())

@@ -19,6 +19,7 @@ from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.listings import ListedUpload, ListedVersion
 from tidegate.core.records import Bucket
+from tidegate.gateway.bucket_states import note_versioning
 from tidegate.gateway.directory import Missing, PoolView
 from tidegate.gateway.intents import Abandoned, Intent
 from tidegate.gateway.journal import journalled
@@ -170,6 +171,8 @@ class _Case:
         rules = await self._gateway.loop.run_in_executor(None, self._gateway.tables.get, LIFECYCLE + self._bucket.uid)
         attributes = [("lifecycle", RuleSet.from_json(rules).digest() if rules is not None else "")]
         if versioning:
+            tables, uid = self._gateway.tables, self._bucket.uid
+            await self._gateway.loop.run_in_executor(None, note_versioning, tables, uid, versioning)
             attributes.append(("versioning", versioning))
         return [self._event(EventKind.BUCKET_ATTRIBUTES, attributes=tuple(attributes))]
 

@@ -11,6 +11,7 @@ from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.s3errors import CODES, S3Error
 from tidegate.core.sigv4 import STREAMING_PAYLOADS
 from tidegate.gateway.admission import Admission
+from tidegate.gateway.bucket_states import note_versioning
 from tidegate.gateway.http1 import ResponseHead
 from tidegate.gateway.requests import stat, stored_tags
 
@@ -56,6 +57,8 @@ def events(
     if name in ("PutObjectTagging", "DeleteObjectTagging"):
         tags = exchange.parsed if name == "PutObjectTagging" else ()
         return [event(exchange, EventKind.TAGGING, version_id=query_value(admission, "versionId"), tags=tags)]
+    if name == "PutBucketVersioning":
+        return _versioning_changed(exchange, admission)
     return [event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=exchange.parsed or _changed(name))]
 
 
@@ -108,6 +111,14 @@ def _deleted(exchange: Exchange, admission: Admission, headers: dict[bytes, byte
     if not asked_for and headers.get(b"x-amz-delete-marker") == b"true":
         return event(exchange, EventKind.DELETE_MARKER, version_id=version_id)
     return event(exchange, EventKind.DELETE, version_id=asked_for)
+
+
+async def _versioning_changed(exchange: Exchange, admission: Admission) -> list[Event]:
+    gateway, bucket, attributes = exchange.gateway, admission.bucket, exchange.parsed
+    if bucket is not None:
+        versioning = dict(attributes)["versioning"]
+        await gateway.loop.run_in_executor(None, note_versioning, gateway.tables, bucket.uid, versioning)
+    return [event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)]
 
 
 async def _look_up(exchange: Exchange, admission: Admission, version_id: str, etag: str) -> list[Event]:

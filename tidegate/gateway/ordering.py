@@ -19,14 +19,15 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
-STRIPES = 1 << 16
+# So many that two deletes of hundreds of keys rarely meet.
+STRIPES = 1 << 20
 _SLOT = struct.Struct("<q")
 _FLOCK = struct.Struct("hhqqi4x")
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 
 
 def stripe_of(bucket: str, key: str) -> int:
-    return int.from_bytes(blake2b(f"{bucket}/{key}".encode(), digest_size=2).digest(), "little")
+    return int.from_bytes(blake2b(f"{bucket}/{key}".encode(), digest_size=4).digest(), "little") % STRIPES
 
 
 class KeyOrder:

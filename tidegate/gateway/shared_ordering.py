@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
 _RENEW_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 60.0
+# The last time given out matters as long as a clock may be behind it.
+_TIME_SECONDS = 7 * 86400.0
 _THREADS = 16
 
 Answer = TypeVar("Answer")
@@ -117,7 +119,7 @@ class SharedKeyOrder(KeyOrder):
 
     def _write_time(self, stripe: int, last: int) -> None:
         """Never back: who held the turn for longer than the entry lived may have been overtaken."""
-        self._tables.put(f"ot:{stripe}", str(max(last, self._last_time(stripe))))
+        self._tables.put(f"ot:{stripe}", str(max(last, self._last_time(stripe))), expires_in=_TIME_SECONDS)
 
     async def _renew(self) -> None:
         """A backend may take longer to answer than an entry lives."""

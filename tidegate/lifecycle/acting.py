@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 
 from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
 from tidegate.core.events import NULL_VERSION
+from tidegate.core.identities import Identity, holds, moment
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.xml import MOST_DELETES, DeleteEntry, DeleteFailure
@@ -204,10 +203,21 @@ def _sent_version(task: ObjectTask) -> str:
 
 
 def _entry(task: ObjectTask) -> DeleteEntry:
-    if task.effect is Effect.REMOVE_MARKER:
-        return DeleteEntry(task.key, task.version_id)
+    """Only what has an id that is never used again, a version by name, needs no other identity."""
+    version_id = _sent_version(task)
+    if task.effect is Effect.REMOVE_MARKER or version_id not in ("", NULL_VERSION):
+        return DeleteEntry(task.key, version_id)
     etag = f'"{task.etag}"' if task.etag else None
-    return DeleteEntry(task.key, _sent_version(task), etag, task.last_modified or None, task.size)
+    if task.last_modified:
+        return DeleteEntry(task.key, version_id, etag, task.last_modified, task.size)
+    return DeleteEntry(task.key, version_id, etag, size=task.size, unmodified_since=_unmodified_since(task))
+
+
+def _unmodified_since(task: ObjectTask) -> str:
+    """For a task from the log, which does not know the store's time. A rewrite that the plan did not know of came after
+    the action was due: the middle is the farthest from both, should the clocks of store and gateway differ."""
+    since_ns = task.created_ns + max(max(task.due_ns, task.became_due_ns) - task.created_ns, 0) // 2
+    return datetime.fromtimestamp(since_ns / 1_000_000_000, UTC).isoformat()
 
 
 def _goes_alone(task: ObjectTask) -> bool:
@@ -218,12 +228,6 @@ def _goes_alone(task: ObjectTask) -> bool:
 
 
 def _is_same_write(task: ObjectTask, found: Look) -> bool:
-    judged, present = _seconds(task.last_modified), _seconds(found.last_modified)
-    return judged is not None and judged == present and task.size == found.size and task.etag != found.etag
-
-
-def _seconds(text: str) -> int | None:
-    for parse in (datetime.fromisoformat, parsedate_to_datetime):
-        with suppress(ValueError, TypeError, IndexError):
-            return int(parse(text).timestamp())
-    return None
+    judged = DeleteEntry(task.key, last_modified=task.last_modified, size=task.size)
+    present = Identity(found.etag, found.size, moment(found.last_modified))
+    return bool(task.last_modified) and holds(judged, present) and task.etag != found.etag

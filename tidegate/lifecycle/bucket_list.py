@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.errors import NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
-from tidegate.core.records import Bucket
+from tidegate.core.records import Bucket, Pool
 from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 
@@ -61,3 +62,28 @@ def existing(tables: Tables, name: str, uid: str) -> Bucket | None:
     text = tables.get(Bucket.PREFIX + name)
     bucket = Bucket.from_json(text) if text is not None else None
     return bucket if bucket is not None and bucket.uid == uid else None
+
+
+def reconcile(tables: Tables) -> None:
+    """Takes into the list what the tables show, for buckets whose events have left the log, or are not read yet."""
+    listed = BucketList(tables)
+    for _, text in every(tables, Bucket.PREFIX):
+        bucket = Bucket.from_json(text)
+        if tables.get(LIFECYCLE + bucket.uid) is not None:
+            owner = tables.get(Pool.PREFIX + bucket.pool)
+            name = Pool.from_json(owner).owner if owner is not None else ""
+            listed.refresh(ListedBucket(name, bucket.uid, bucket.name))
+
+
+def chosen(tables: Tables, name: str = "") -> list[ListedBucket]:
+    """The buckets on the list that still exist, or the one of that name; the entries of others are removed."""
+    listed = BucketList(tables)
+    found: dict[str, ListedBucket] = {}
+    for bucket in listed.all():
+        if existing(tables, bucket.name, bucket.uid) is None:
+            listed.remove(bucket)
+        elif not name or bucket.name == name:
+            found.setdefault(bucket.uid, bucket)  # one whose owner was renamed is listed twice
+    if name and not found:
+        raise NotFound(f"bucket {name} has no lifecycle rules that are enabled")
+    return list(found.values())

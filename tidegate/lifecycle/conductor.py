@@ -1,141 +1,190 @@
-"""The conductor: starts a pass by the clock, unless the last one is still at work.
+"""The conductor: starts a pass by the clock or on request, unless the last one is still at work.
 
-It publishes one bucket task per bucket on the list; everything else follows from those. All conductors of an
-installation compete for each round, and one gets it.
+All conductors of an installation compete for each round, and one gets it. What a pass does is an engine's matter.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from threading import Event as Flag
+from typing import Protocol
 
 from tidegate import metrics
 from tidegate.core.cron import Cron
-from tidegate.core.errors import Conflict, NotFound
-from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, BucketTask
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.bucket_list import BucketList, ListedBucket, existing
-from tidegate.lifecycle.passes import PassLock, PassReport, PassReports, new_pass_id
+from tidegate.core.errors import Conflict, InvalidInput, NotFound
+from tidegate.lifecycle.bucket_list import ListedBucket, chosen, reconcile
+from tidegate.lifecycle.day import interval_seconds
+from tidegate.lifecycle.listing_pass import ListingEngine
+from tidegate.lifecycle.pass_lock import KeptLock, PassLock
+from tidegate.lifecycle.passes import (
+    PassOrder,
+    PassProgress,
+    PassReport,
+    PassReports,
+    PassRequest,
+    PassRequests,
+    PassStatus,
+    new_pass_id,
+)
 from tidegate.lifecycle.topics import backlog
-from tidegate.ports import Record, Tables, Topics
+from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
 
-ENGINE = "listing"
 _ROUND = "lifecycle/round"
 _LOCK_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
-_APPEND = 1000
 
 logger = logging.getLogger(__name__)
 
 
+class Engine(Protocol):
+    """Carries out a pass, or starts it. Its report says how that went, or will."""
+
+    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLock) -> PassReport: ...
+
+    def between(self, now: float) -> None:
+        """What there is to do while no pass is begun; called again and again."""
+
+
 class Conductor:
-    def __init__(self, tables: Tables, topics: Topics, settings: LifecycleSettings) -> None:
+    """`engines` are those there are beside the listing engine, by name."""
+
+    def __init__(
+        self, tables: Tables, topics: Topics, settings: LifecycleSettings, engines: Mapping[str, Engine]
+    ) -> None:
         self._tables = tables
         self._topics = topics
-        self._interval = settings.interval_seconds
+        self._settings = settings
         self._cron = Cron.parse(settings.cron)
-        self._list = BucketList(tables)
         self._reports = PassReports(tables)
-        self._trail = AuditTrail(topics)
+        self._requests = PassRequests(tables)
+        self._listing = ListingEngine(tables, topics)
+        self._engines: dict[str, Engine] = {"listing": self._listing, **engines}
 
     def run_forever(self, stop: Flag) -> None:
-        while not stop.wait(_LOOK_SECONDS):
+        while not stop.is_set():
             self.run_once(time.time())
+            stop.wait(_LOOK_SECONDS)
 
     def run_once(self, now: float) -> PassReport | None:
-        """Closes the books of a pass that has come to its end, and starts one if its time has come."""
-        self.close_ended(now)
+        """Closes the books of a pass that has come to its end, and starts one if it was asked for or its time has
+        come."""
+        for engine in self._engines.values():
+            engine.between(now)
+        self._look_for_killed(now)
+        request = self._requests.oldest()
+        if request is not None:
+            return self._serve(request, now)
         if not self._claims_round(now):
             return None
         try:
-            return self.start(now, trigger="schedule")
+            return self.start(self._order(now), self._settings.engine)
         except Conflict as error:
             logger.info("lifecycle: this round is skipped: %s", error)
             return None
 
-    def start(self, now: float, *, trigger: str, bucket: str = "") -> PassReport:
-        """Publishes the tasks of a pass, for one bucket or for all. `Conflict` while another pass is at work."""
+    def start(self, order: PassOrder, engine: str) -> PassReport:
+        """`Conflict` while another pass is at work, `NotFound` where the bucket has no rules to carry out."""
         lock = PassLock(self._tables, seconds=_LOCK_SECONDS)
         if not lock.try_acquire():
             metrics.LIFECYCLE_ROUNDS.labels("skipped-pass").inc()
             raise Conflict("a pass is running")
-        try:
+        with KeptLock(lock, seconds=_LOCK_SECONDS) as kept:
+            self._close_interrupted(order.now_ns)
             listings, actions = backlog(self._topics)
             if listings or actions:
                 metrics.LIFECYCLE_ROUNDS.labels("skipped-backlog").inc()
                 raise Conflict(f"{listings} listings and {actions} actions of the last pass are not finished")
-            self.close_ended(now)
-            report = self._publish(now, trigger, self._chosen(bucket))
-        finally:
-            lock.release()
-        metrics.LIFECYCLE_ROUNDS.labels("started").inc()
+            self._listing.between(order.now_ns / 1e9)
+            if engine not in self._engines:
+                raise InvalidInput(f"there is no engine {engine!r}; there are {', '.join(sorted(self._engines))}")
+            if order.is_requested:
+                reconcile(self._tables)
+            buckets = chosen(self._tables, order.bucket)
+            metrics.LIFECYCLE_ROUNDS.labels("started").inc()
+            report = self._engines[engine].run(order, buckets, kept)
+        if report.status is PassStatus.INTERRUPTED:
+            self._resume(report)
         return report
 
-    def close_ended(self, now: float) -> None:
-        """Writes into the report of a pass that has come to its end what it did."""
-        report = self._reports.running()
-        if report is None:
-            return
-        ends = {topic: self._topics.bounds(topic) for topic in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC)}
-        if any(backlog(self._topics)):
-            return
-        self._close(report, now)
-        # Everything before these ends was finished when the backlog was looked at.
-        for topic, bounds in ends.items():
-            for partition, (first, following) in enumerate(bounds):
-                if following > first:
-                    self._topics.trim(topic, partition, following)
+    def _serve(self, request: PassRequest, now: float) -> PassReport | None:
+        """The pass that was asked for; None while it must wait."""
+        if self._reports.get(request.id) is not None:  # it ran when the process was killed
+            self._requests.done(request.id)
+            return None
+        order = replace(
+            self._order(now), id=request.id, trigger="request", bucket=request.bucket, dry_run=request.dry_run
+        )
+        engine = request.engine or self._settings.engine
+        try:
+            report = self.start(order, engine)
+        except Conflict as error:
+            logger.debug("lifecycle: the pass %s waits: %s", request.id, error)
+            return None
+        except (NotFound, InvalidInput) as error:
+            begun = PassReport(
+                order.id, engine, order.trigger, order.now_ns, 0, only_bucket=order.bucket, dry_run=order.dry_run
+            )
+            report = begun.ended(order.now_ns, PassStatus.FAILED, problem=str(error))
+            self._reports.put(report)
+        self._requests.done(request.id)
+        return report
 
-    def _close(self, report: PassReport, now: float) -> None:
-        records = self._trail.since(report.audit_ends)
-        outcomes = Counter(record.outcome.value for record in records if record.task.pass_id == report.id)
-        self._reports.end(report.ended(int(now * 1e9), dict(outcomes)))
-        if outcomes:
-            counts = " ".join(f"{outcome}={count}" for outcome, count in sorted(outcomes.items()))
-            logger.info("lifecycle pass %s: buckets=%d %s", report.id, report.buckets, counts)
+    def _look_for_killed(self, now: float) -> None:
+        """A pass that left its progress and holds no lock was killed."""
+        if PassProgress.load(self._tables) is None:
+            return
+        lock = PassLock(self._tables, seconds=_LOCK_SECONDS)
+        if lock.try_acquire():
+            try:
+                self._close_interrupted(int(now * 1e9))
+            finally:
+                lock.release()
+
+    def _close_interrupted(self, now_ns: int) -> None:
+        """With the lock held: whatever pass has a progress runs no more."""
+        progress = PassProgress.load(self._tables)
+        if progress is None:
+            return
+        report = self._reports.get(progress.id)
+        if report is not None and report.status is PassStatus.RUNNING:
+            problem = f"it was killed while {progress.stage}; the next pass goes on"
+            self._reports.put(report.ended(now_ns, PassStatus.INTERRUPTED, problem=problem))
+            logger.warning("lifecycle pass %s: %s", report.id, problem)
+            self._resume(report)
+        PassProgress.clear(self._tables)
+
+    def _resume(self, report: PassReport) -> None:
+        """What was to be done in a round that comes once a day should not wait for a day. It is tried once more: a
+        pass that kills its process every time must not do so for ever."""
+        if report.trigger == "schedule" and not interval_seconds(self._tables, self._settings):
+            self._requests.submit(engine=report.engine, now=report.now_ns / 1e9)
 
     def _claims_round(self, now: float) -> bool:
         """True for the one conductor that writes down the beginning of a round whose time has come."""
+        interval = interval_seconds(self._tables, self._settings)
         text = self._tables.get(_ROUND)
         last = float(text) if text is not None else None
         if last is not None and last > now:  # the clock was set back
             self._tables.compare_and_set(_ROUND, text, f"{now:.3f}")
             return False
-        if last is None and not self._interval:
+        if last is None and not interval:
             self._tables.put_if_absent(_ROUND, f"{now:.3f}")
             return False
-        if last is not None and now < self._following(last):
+        if last is not None and now < self._following(last, interval):
             return False
         return self._tables.compare_and_set(_ROUND, text, f"{now:.3f}")
 
-    def _following(self, last: float) -> float:
-        following = last + self._interval if self._interval else self._cron.next_after(last)
+    def _order(self, now: float) -> PassOrder:
+        interval = interval_seconds(self._tables, self._settings)
+        following = self._following(now, interval)
+        next_ns = int((self._following(following, interval) - following) * 1e9)
+        return PassOrder(new_pass_id(int(now * 1e9)), "schedule", int(now * 1e9), next_ns)
+
+    def _following(self, last: float, interval: float) -> float:
+        following = last + interval if interval else self._cron.next_after(last)
         assert following is not None  # Cron.parse refuses what never comes
         return following
-
-    def _chosen(self, name: str) -> list[ListedBucket]:
-        """The buckets on the list that still exist; the entries of others are removed."""
-        chosen = []
-        for bucket in self._list.all():
-            if existing(self._tables, bucket.name, bucket.uid) is None:
-                self._list.remove(bucket)
-            elif not name or bucket.name == name:
-                chosen.append(bucket)
-        if name and not chosen:
-            raise NotFound(f"bucket {name} has no lifecycle rules that are enabled")
-        return chosen
-
-    def _publish(self, now: float, trigger: str, buckets: list[ListedBucket]) -> PassReport:
-        now_ns = int(now * 1e9)
-        report = PassReport(new_pass_id(now_ns), ENGINE, trigger, now_ns, len(buckets), self._trail.ends())
-        tasks = [BucketTask(bucket.owner, bucket.name, bucket.uid, report.id, now_ns) for bucket in buckets]
-        for start in range(0, len(tasks), _APPEND):
-            stretch = tasks[start : start + _APPEND]
-            self._topics.append(BUCKET_TASKS_TOPIC, [Record(task.bucket_uid, task.to_bytes()) for task in stretch])
-        if tasks:
-            # Only now: a pass that is noted down and has no backlog has come to its end.
-            self._reports.begin(report)
-        return report

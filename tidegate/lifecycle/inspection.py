@@ -5,30 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pydantic import BaseModel, Field
 
 from tidegate.core.errors import NotFound, Unavailable
-from tidegate.core.lifecycle.assess import Terms
 from tidegate.core.lifecycle.explain import Explanation, Verdict, explain
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.rules_json import parse_either
 from tidegate.core.lifecycle.subjects import Upload, Version
 from tidegate.core.lifecycle.tasks import AuditRecord
 from tidegate.core.listings import latest_moment_ns
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import BucketList, active_rules, existing
-from tidegate.lifecycle.conductor import Conductor
+from tidegate.lifecycle.day import day_seconds, interval_seconds
 from tidegate.lifecycle.judging import Judge, version_of
-from tidegate.lifecycle.passes import PassReport, PassReports
+from tidegate.lifecycle.moments import moment_of
+from tidegate.lifecycle.simulation import Progress, Simulation, SimulationView, passes_at
 from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.terms import terms_of
 from tidegate.lifecycle.topics import create_topics
-from tidegate.lifecycle.walking import versions_of
 from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
-
-_POLL_SECONDS = 0.2
+from tidegate.walking import versions_of
 
 
 class LifecycledBucketView(BaseModel):
@@ -99,18 +99,6 @@ class KeyExplanationView(BaseModel):
     last_decision: AuditView | None
 
 
-class PassView(BaseModel):
-    """A pass of the listing engine."""
-
-    id: str
-    engine: str
-    trigger: str
-    now: datetime
-    buckets: int
-    ended_at: datetime | None
-    outcomes: dict[str, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Inspector:
     """`open_stores` is called only when a store must be looked into."""
@@ -143,37 +131,12 @@ class Inspector:
 
         return [_view_audit(record) for record in AuditTrail(self.topics).newest(count, wanted)]
 
-    def run(self, bucket: str = "") -> PassView:
-        """Starts a pass now, for one bucket or for all."""
-        create_topics(self.topics)
-        report = Conductor(self.tables, self.topics, self.settings).start(time.time(), trigger="manual", bucket=bucket)
-        return view_pass(report)
-
-    def wait(self, view: PassView) -> PassView:
-        """Until the pass has come to its end, which the running service notes down."""
-        reports = PassReports(self.tables)
-        while view.buckets:
-            report = reports.get(view.id)
-            if report is None or report.ended_ns is not None:
-                return view_pass(report) if report is not None else view
-            time.sleep(_POLL_SECONDS)
-        return view
-
     def explain(self, bucket_name: str, key: str, version_id: str = "") -> KeyExplanationView:
-        text = self.tables.get(Bucket.PREFIX + bucket_name)
-        if text is None:
-            raise NotFound(f"there is no bucket {bucket_name}")
-        bucket = Bucket.from_json(text)
+        bucket = self._bucket(bucket_name)
         stored = self.tables.get(LIFECYCLE + bucket.uid)
         rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
-        store, now_ns = self.open_stores().of_pool(bucket.pool), time.time_ns()
-        terms = Terms(
-            versioning=store.versioning(bucket_name),
-            day_seconds=self.settings.day_seconds,
-            classes=self.settings.storage_classes,
-            transitions_act=False,
-        )
-        judge = Judge(store, bucket_name, rules, terms, store.locks_objects(bucket_name), now_ns)
+        judge = self._judge(bucket, rules, self.open_stores())
+        store, terms, now_ns = judge.store, judge.terms, judge.now_ns
         versions = self._versions(judge, key)
         uploads = [
             Upload(upload.upload_id, latest_moment_ns(upload.started))
@@ -191,11 +154,48 @@ class Inspector:
             bucket=bucket_name,
             key=key,
             versioning=terms.versioning.value,
-            at=_moment(now_ns),
+            at=moment_of(now_ns),
             rules=len(rules.rules),
             items=[_view_explanation(item) for item in explained],
             last_decision=last[-1] if last else None,
         )
+
+    def simulate(
+        self,
+        bucket_name: str,
+        document: bytes,
+        *,
+        days: int,
+        minimum: str | None = None,
+        progress: Progress = lambda keys: True,
+    ) -> SimulationView:
+        """What the rules in the document, XML or JSON, would do; an `S3Error` where PUT would refuse them."""
+        settings, bucket = self.settings, self._bucket(bucket_name)
+        rules = parse_either(
+            document, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
+        )
+        stores = self.open_stores()
+        judge = self._judge(bucket, rules, stores)
+        interval = interval_seconds(self.tables, settings)
+        simulation = Simulation(
+            judge,
+            days=days,
+            pass_at=passes_at(judge.now_ns, interval_seconds=interval, cron=settings.cron),
+            keeps_null_markers=stores.keeps_null_markers(bucket.pool),
+        )
+        return simulation.run(progress)
+
+    def _bucket(self, name: str) -> Bucket:
+        text = self.tables.get(Bucket.PREFIX + name)
+        if text is None:
+            raise NotFound(f"there is no bucket {name}")
+        return Bucket.from_json(text)
+
+    def _judge(self, bucket: Bucket, rules: RuleSet, stores: Stores) -> Judge:
+        store = stores.of_pool(bucket.pool)
+        day = day_seconds(self.tables, self.settings, bucket.pool)
+        terms = terms_of(self.settings, store.versioning(bucket.name), day)
+        return Judge(store, bucket.name, rules, terms, store.locks_objects(bucket.name), time.time_ns())
 
     def _versions(self, judge: Judge, key: str) -> list[Version]:
         listed = versions_of(judge.store, judge.bucket, key)
@@ -205,22 +205,10 @@ class Inspector:
         return [version if version.is_marker else judge.looked_into(key, version) for version in versions]
 
 
-def view_pass(report: PassReport) -> PassView:
-    return PassView(
-        id=report.id,
-        engine=report.engine,
-        trigger=report.trigger,
-        now=_moment(report.now_ns),
-        buckets=report.buckets,
-        ended_at=_moment(report.ended_ns) if report.ended_ns is not None else None,
-        outcomes=report.outcomes,
-    )
-
-
 def _view_audit(record: AuditRecord) -> AuditView:
     task = record.task
     return AuditView(
-        at=_moment(record.at_ns),
+        at=moment_of(record.at_ns),
         bucket=task.bucket,
         key=task.key,
         version_id=task.version_id,
@@ -230,7 +218,7 @@ def _view_audit(record: AuditRecord) -> AuditView:
         rule_id=task.rule_id,
         outcome=record.outcome.value,
         reason=record.reason,
-        due_at=_moment(task.due_ns),
+        due_at=moment_of(task.due_ns),
         last_modified=task.last_modified,
         etag=task.etag,
         size=task.size,
@@ -245,7 +233,7 @@ def _view_explanation(item: Explanation) -> ExplanationView:
         version_id=item.version_id,
         upload_id=item.upload_id,
         place=item.place.value,
-        created_at=_moment(item.created_ns),
+        created_at=moment_of(item.created_ns),
         verdicts=[_view_verdict(verdict, verdict.action_id in following) for verdict in item.verdicts],
     )
 
@@ -258,12 +246,8 @@ def _view_verdict(verdict: Verdict, is_next: bool) -> VerdictView:
         storage_class=verdict.storage_class,
         matches=not verdict.obstacles,
         obstacles=list(verdict.obstacles),
-        due_at=_moment(verdict.due_ns) if verdict.due_ns is not None else None,
+        due_at=moment_of(verdict.due_ns) if verdict.due_ns is not None else None,
         is_due=verdict.is_due,
         hold=verdict.hold.value if verdict.hold is not None else "",
         is_next=is_next,
     )
-
-
-def _moment(nanoseconds: int) -> datetime:
-    return datetime.fromtimestamp(nanoseconds / 1e9, UTC)

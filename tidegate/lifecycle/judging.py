@@ -73,7 +73,7 @@ class Judge:
         """Those to which an action with tags in its filter would be due if the tags were right."""
         situation = Situation(key, versions, self.rules.minimum, self.terms, self.now_ns)
         pairs = [
-            pair._replace(rule=replace(pair.rule, filter=_without_tags(pair.rule.filter)))
+            pair._replace(rule=replace(pair.rule, filter=without_tags(pair.rule.filter)))
             for pair in self.rules.active()
             if pair.rule.filter.tags
         ]
@@ -131,5 +131,5 @@ def is_locked(planned: Planned) -> bool:
     return planned.hold is Hold.OBJECT_LOCK
 
 
-def _without_tags(rule_filter: Filter) -> Filter:
+def without_tags(rule_filter: Filter) -> Filter:
     return replace(rule_filter, tags=())

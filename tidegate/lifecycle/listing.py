@@ -15,13 +15,13 @@ from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.core.listings import ListedVersion, latest_moment_ns
 from tidegate.lifecycle.acting import is_null_marker
 from tidegate.lifecycle.judging import Case, Judge, is_locked, is_to_be_done
-from tidegate.lifecycle.walking import walk
 from tidegate.ports import Record, Topics
+from tidegate.walking import walk
 
 # What a task's `marker` says: which of the two listings of a bucket goes on. Empty: both begin.
 VERSIONS, UPLOADS = "versions", "uploads"
 # What XML shows in place of a character that it cannot hold.
-_UNSHOWABLE = "\ufffd"
+UNSHOWABLE = "\ufffd"
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Listing:
         kinds = {pair.action.kind for pair in self._rules.active()}
         if kinds == {ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD}:
             return
-        prefix = task.prefix or _common_prefix(self._rules)
+        prefix = task.prefix or common_prefix(self._rules)
         stretch = walk(self._store, task.bucket, prefix=prefix, marker=task.key_marker, limit=self._limit)
         more = replace(task, prefix=prefix, marker=VERSIONS, key_marker=stretch.next_marker)
         self._go_on([more] if stretch.next_marker else [])
@@ -69,7 +69,7 @@ class Listing:
         self._publish(
             object_task
             for key, listed in stretch.keys.items()
-            if _UNSHOWABLE not in key
+            if UNSHOWABLE not in key
             for object_task in self._tasks(*self._judge.judge(key, listed))
         )
 
@@ -150,9 +150,9 @@ class Listing:
             self._topics.append(topic, fresh)
 
 
-def _common_prefix(rules: RuleSet) -> str:
+def common_prefix(rules: RuleSet) -> str:
     """Only what some rule can match is listed."""
-    prefixes = [pair.rule.filter.prefix or "" for pair in rules.active()]
+    prefixes = [pair.rule.filter.prefix or "" for pair in rules.active()] or [""]
     first, last = min(prefixes), max(prefixes)
     return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
 

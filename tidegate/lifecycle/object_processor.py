@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from threading import Event as Flag
 from typing import NamedTuple
 
 from tidegate import metrics
-from tidegate.core.errors import InvalidInput, NotFound, Unavailable
+from tidegate.core.errors import NotFound, Unavailable
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC, AuditRecord, ObjectTask, Outcome
 from tidegate.lifecycle.acting import Actor, Assignment, Result, batches
 from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import existing
 from tidegate.lifecycle.rate import RateLimit, Workers
 from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.task_consumer import TaskConsumer
 from tidegate.lifecycle.topics import OBJECT_GROUP
 from tidegate.lifecycle.undertakings import Undertakings
 from tidegate.ports import Consumer, Message, Tables, Topics
 
-# Few and soon: what waits for a retry is a backlog, and no pass starts before it is gone.
-ATTEMPTS = 3
-_POSTPONED_SECONDS = (5.0, 15.0)
 _SICK_SECONDS = 10.0
 _BATCH = 4000
-_WAIT_SECONDS = 1.0
 _RENEWAL_SECONDS = 10.0
-# A consumer must not be silent for longer than its lease: no more is taken than can be done by then.
-_PORTION_SECONDS = 2.0
+_LEAST_PER_REQUEST = 100
+# A consumer must not be silent for longer than its lease: no more is taken than can be done well before.
+_PORTION_SECONDS = 1.5
+_FIRST_BATCH = 500
 
 logger = logging.getLogger(__name__)
 
@@ -48,58 +47,35 @@ class _Item(NamedTuple):
         return self.assignment.task
 
 
-class ObjectProcessor:
+class ObjectProcessor(TaskConsumer[ObjectTask]):
     def __init__(
         self, tables: Tables, topics: Topics, stores: Stores, *, limit: RateLimit, threads: int, stop: Flag
     ) -> None:
+        super().__init__(topics, OBJECT_TASKS_TOPIC, OBJECT_GROUP, read=ObjectTask.from_bytes, stop=stop)
         self._tables = tables
-        self._topics = topics
         self._stores = stores
         self._limit = limit
-        self._stop = stop
+        self._threads = threads
         self._trail = AuditTrail(topics)
         self._workers = Workers(tables)
         self._undertakings = Undertakings(tables, topics, consumed=OBJECT_TASKS_TOPIC, appended=[AUDIT_TOPIC])
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="lifecycle-delete")
-        self._consumer: Consumer | None = None
         self._renewed_at = 0.0
+        self._bearable = _FIRST_BATCH
         self._sick_until: dict[str, float] = {}
 
-    def run_forever(self) -> None:
-        while not self._stop.is_set():
-            self.run_once(_WAIT_SECONDS)
-
-    def run_once(self, wait_seconds: float = 0.0) -> int:
-        """Finishes one batch of tasks and says how many there were."""
+    def _most(self) -> int:
         if time.monotonic() >= self._renewed_at + _RENEWAL_SECONDS:
             self._renewed_at = time.monotonic()
             self._limit.share(self._workers.renew())
-        if self._consumer is None:
-            self._consumer = self._topics.consumer(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
-        messages = self._consumer.poll(self._limit.portion(_PORTION_SECONDS, _BATCH), wait_seconds)
-        try:
-            if messages:
-                self._process(self._consumer, messages)
-        except BaseException:
-            self._leave()  # what was polled is delivered again, to us or to another
-            raise
-        return len(messages)
+        return self._limit.portion(_PORTION_SECONDS, self._bearable)
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
         self._workers.leave()
-        self._leave()
+        super().close()
 
-    def _leave(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with suppress(Unavailable):
-                consumer.close()
-
-    def _process(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        tasks = _parsed(consumer, messages)
-        if not tasks:
-            return
+    def _process(self, consumer: Consumer, tasks: Sequence[tuple[Message, ObjectTask]]) -> None:
         recollection = self._undertakings.begin([message for message, _ in tasks])
         repeated = {_origin(message) for message in recollection.messages}
         recorded: set[str] = set()
@@ -111,7 +87,9 @@ class ObjectProcessor:
             for message, task in tasks
             if _origin(message) not in recorded
         ]
+        started = time.monotonic()
         finished = self._finish(consumer, items)
+        self._bearable = _bearable(len(items), time.monotonic() - started)
         consumer.acknowledge([message for message, _ in tasks if _origin(message) in recorded] + finished)
         if not self._stop.is_set():
             self._undertakings.end([message for message, _ in tasks])
@@ -120,10 +98,9 @@ class ObjectProcessor:
         """Carries the tasks out; those returned can be acknowledged."""
         done: list[tuple[_Item, Result]] = []
         for item, result in self._carried_out(items):
-            if result.outcome is Outcome.RETRY_LATER and item.message.attempt < ATTEMPTS:
-                delay = _POSTPONED_SECONDS[item.message.attempt - 1]
-                consumer.retry_later(item.message, not_before=time.time() + delay)
-                _count(item.task, result)
+            if result.outcome is Outcome.RETRY_LATER and self._may_wait(item.message):
+                self._postpone(consumer, item.message)
+                _count([(item, result)])
             else:
                 done.append((item, result))
         self._record(done)
@@ -139,8 +116,7 @@ class ObjectProcessor:
                 for item, result in done
             ]
         )
-        for item, result in done:
-            _count(item.task, result)
+        _count(done)
         unsettled = [(item.task, result) for item, result in done if not result.outcome.is_settled]
         for task, result in unsettled[:1]:
             logger.warning(
@@ -155,8 +131,9 @@ class ObjectProcessor:
             buckets.setdefault((item.task.bucket, item.task.bucket_uid), []).append(item)
         work = []
         for (name, uid), group in buckets.items():
+            group.sort(key=_place)  # neighbours in one request are looked at together
             by_assignment = {id(item.assignment): item for item in group}
-            for batch in batches([item.assignment for item in group], self._limit.portion(1.0, _BATCH)):
+            for batch in batches([item.assignment for item in group], self._most_per_request(len(group))):
                 part = [by_assignment[id(assignment)] for assignment in batch]
                 work.append((part, self._executor.submit(self._act, name, uid, batch)))
         results = []
@@ -164,6 +141,10 @@ class ObjectProcessor:
             for item, result in zip(part, future.result(), strict=False):
                 results.append((item, result))
         return results
+
+    def _most_per_request(self, tasks: int) -> int:
+        """All threads are to have a part of a bucket's tasks, though none a tiny one."""
+        return min(self._limit.portion(1.0, _BATCH), max(-(-tasks // self._threads), _LEAST_PER_REQUEST))
 
     def _act(self, name: str, uid: str, batch: list[Assignment]) -> list[Result]:
         bucket = existing(self._tables, name, uid)
@@ -194,20 +175,21 @@ class ObjectProcessor:
         return results
 
 
-def _parsed(consumer: Consumer, messages: Sequence[Message]) -> list[tuple[Message, ObjectTask]]:
-    tasks = []
-    for message in messages:
-        try:
-            tasks.append((message, ObjectTask.from_bytes(message.value)))
-        except InvalidInput as error:
-            logger.error("an object task cannot be read: %s", error)
-            consumer.dead_letter(message, str(error))
-    return tasks
+def _bearable(tasks: int, seconds: float) -> int:
+    """How many tasks can be done in good time, going by how long the last ones took; never so few that none fill a
+    request, nor so many that they would take up much memory."""
+    return min(max(int(tasks / max(seconds, 0.001) * _PORTION_SECONDS), _LEAST_PER_REQUEST), _BATCH)
+
+
+def _place(item: _Item) -> tuple[bytes, str]:
+    return item.task.key.encode(), item.task.version_id
 
 
 def _origin(message: Message) -> str:
     return f"{message.topic}/{message.partition}/{message.offset}"
 
 
-def _count(task: ObjectTask, result: Result) -> None:
-    metrics.LIFECYCLE_DISPATCH.labels(task.bucket_uid, task.kind.value, result.outcome.value).inc()
+def _count(done: Sequence[tuple[_Item, Result]]) -> None:
+    kinds = Counter((item.task.bucket_uid, item.task.kind.value, result.outcome.value) for item, result in done)
+    for labels, count in kinds.items():
+        metrics.LIFECYCLE_DISPATCH.labels(*labels).inc(count)

@@ -1,27 +1,97 @@
-"""Passes: who may start one, and what is known of those that ran."""
+"""Passes as the tables know them: reports of those that ran, progress of the one that runs, and requests for more."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Self
+from enum import StrEnum
+from typing import Any, Literal, Self
 
 from tidegate.core.errors import InvalidInput
 from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 
-LOCK = "lifecycle/pass"
-_REPORTS = "lifecycle/passes/"
+REPORTS = "lifecycle/passes/"
+REQUESTS = "lifecycle/requests/"
+PROGRESS = "lifecycle/progress"
 _LISTING = "lifecycle/listing-pass"
 _MOST_REPORTS = 500
 
+Stage = Literal["starting", "landing", "planning", "publishing", "acting", "settling"]
+
+
+class PassStatus(StrEnum):
+    """How a pass stands. `BLOCKED`: it came to its end, and something that is due could not be done."""
+
+    RUNNING = "running"
+    OK = "ok"
+    BLOCKED = "blocked"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
 
 @dataclass(frozen=True, slots=True)
-class PassReport:
-    """`now_ns` is the time at which everything is judged. `outcomes` counts actions when the pass has ended;
-    `audit_ends` is where the audit trail stood when it began."""
+class _Json:
+    """Stored as a JSON object; fields that a newer version has added are ignored."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        try:
+            return cls.of(json.loads(text))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"not a stored {cls.__name__}: {error!r}") from None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        return cls(**{known.name: values[known.name] for known in fields(cls) if known.name in values})
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport(_Json):
+    """What a pass did in one bucket.
+
+    `recoveries` says in how many shards everything had to be walked, by reason; `walked` whether the bucket was
+    listed at all. `planned` counts actions by kind and `held` those that wait, by what holds them; `bytes` is what
+    the planned actions concern. `problem` says why the bucket could not be dealt with, and `lag_seconds` how far it
+    is behind (None: nothing was ever finished there).
+    """
+
+    bucket: str
+    uid: str
+    recoveries: dict[str, int] = field(default_factory=dict)
+    walked: bool = False
+    planned: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    unresolved_keys: int = 0
+    problem: str = ""
+    lag_seconds: float | None = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something is due and could not be done."""
+        return bool(self.problem or self.outcomes.get("BLOCKED") or self.outcomes.get("RETRY_LATER"))
+
+    @property
+    def is_eventful(self) -> bool:
+        """Whether there is something to say of the bucket beside its lag."""
+        told = replace(self, lag_seconds=None, walked=False)
+        return told != BucketReport(self.bucket, self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport(_Json):
+    """`now_ns` is the time at which everything is judged. `details` has the buckets of which there is something to
+    say. `audit_ends` is where the audit trail stood when the pass began."""
 
     id: str
     engine: str
@@ -29,23 +99,159 @@ class PassReport:
     now_ns: int
     buckets: int
     audit_ends: list[int] = field(default_factory=list)
+    only_bucket: str = ""
+    dry_run: bool = False
+    status: PassStatus = PassStatus.RUNNING
     ended_ns: int | None = None
     outcomes: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+    planned: int = 0
+    landed_events: int = 0
+    problem: str = ""
+    details: list[BucketReport] = field(default_factory=list)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Fields that a newer version has added are ignored."""
-        try:
-            values = json.loads(text)
-            return cls(**{name: values[name] for name in cls.__slots__ if name in values})
-        except (ValueError, TypeError) as error:
-            raise InvalidInput(f"not a report of a pass: {error!r}") from None
+    def of(cls, values: dict[str, Any]) -> Self:
+        status = PassStatus(values.get("status", PassStatus.RUNNING))
+        details = [BucketReport.of(detail) for detail in values.get("details", ())]
+        known = {known.name: values[known.name] for known in fields(cls) if known.name in values}
+        return cls(**(known | {"status": status, "details": details}))
 
-    def ended(self, at_ns: int, outcomes: dict[str, int]) -> Self:
-        return replace(self, ended_ns=at_ns, outcomes=outcomes)
+    def ended(self, at_ns: int, status: PassStatus, details: Iterable[BucketReport] = (), problem: str = "") -> Self:
+        told = sorted((detail for detail in details if detail.is_eventful), key=lambda detail: detail.bucket)
+        return replace(
+            self,
+            ended_ns=at_ns,
+            status=status,
+            problem=problem,
+            outcomes=_added(detail.outcomes for detail in told),
+            planned=sum(sum(detail.planned.values()) for detail in told),
+            details=told,
+        )
+
+    def repeats(self, earlier: PassReport) -> bool:
+        """Whether it tells nothing that the earlier one did not, but its time."""
+        return self._timeless() == earlier._timeless()
+
+    def _timeless(self) -> Self:
+        details = [replace(detail, lag_seconds=None) for detail in self.details]
+        return replace(self, id="", now_ns=0, ended_ns=None, audit_ends=[], details=details)
+
+
+@dataclass(frozen=True, slots=True)
+class PassProgress(_Json):
+    """How far the pass that runs has come: actions that are `planned` and `finished`, since when it is in its stage."""
+
+    id: str
+    stage: Stage
+    since_ns: int
+    planned: int = 0
+    finished: int = 0
+    buckets: int = 0
+
+    @classmethod
+    def load(cls, tables: Tables) -> Self | None:
+        """None when no pass runs."""
+        text = tables.get(PROGRESS)
+        return cls.from_json(text) if text is not None else None
+
+    def store(self, tables: Tables) -> None:
+        tables.put(PROGRESS, self.to_json())
+
+    @staticmethod
+    def clear(tables: Tables) -> None:
+        tables.delete(PROGRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRequest(_Json):
+    """A pass that somebody asked for. It waits while another one runs. An empty engine is the configured one."""
+
+    id: str
+    bucket: str = ""
+    dry_run: bool = False
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PassOrder:
+    """What an engine is told: everything is judged at `now_ns`, and the next pass comes `next_ns` later. An empty
+    bucket stands for all."""
+
+    id: str
+    trigger: str
+    now_ns: int
+    next_ns: int
+    bucket: str = ""
+    dry_run: bool = False
+
+    @property
+    def is_requested(self) -> bool:
+        """Somebody waits for its report."""
+        return self.trigger != "schedule"
+
+
+class PassRequests:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def submit(self, bucket: str = "", dry_run: bool = False, *, engine: str = "", now: float) -> str:
+        """The id of the pass to come: its report is there as soon as it has begun."""
+        request = PassRequest(new_pass_id(int(now * 1e9)), bucket, dry_run, engine)
+        self._tables.put(REQUESTS + request.id, request.to_json())
+        return request.id
+
+    def oldest(self) -> PassRequest | None:
+        for _, text in self._tables.scan(REQUESTS, limit=1):
+            return PassRequest.from_json(text)
+        return None
+
+    def done(self, pass_id: str) -> None:
+        self._tables.delete(REQUESTS + pass_id)
+
+
+class PassReports:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def put(self, report: PassReport) -> None:
+        self._tables.put(REPORTS + report.id, report.to_json())
+
+    def get(self, pass_id: str) -> PassReport | None:
+        text = self._tables.get(REPORTS + pass_id)
+        return PassReport.from_json(text) if text is not None else None
+
+    def all(self) -> list[PassReport]:
+        """The oldest first."""
+        return [PassReport.from_json(text) for _, text in every(self._tables, REPORTS)]
+
+    def ids(self) -> list[str]:
+        """The oldest first."""
+        return [key.removeprefix(REPORTS) for key, _ in every(self._tables, REPORTS)]
+
+    def remove(self, pass_id: str) -> None:
+        self._tables.delete(REPORTS + pass_id)
+
+    def prune(self) -> None:
+        """Keeps the newest."""
+        for pass_id in self.ids()[:-_MOST_REPORTS]:
+            self.remove(pass_id)
+
+    def begin(self, report: PassReport) -> None:
+        """Of the listing engine, whose passes run without anybody who waits for their end."""
+        self.put(report)
+        self._tables.put(_LISTING, report.to_json())
+        self.prune()
+
+    def running(self) -> PassReport | None:
+        """The pass of the listing engine whose end was not noted down yet."""
+        text = self._tables.get(_LISTING)
+        return PassReport.from_json(text) if text is not None else None
+
+    def end(self, begun: PassReport, ended: PassReport) -> None:
+        """Of the listing engine."""
+        self.put(ended)
+        # The next pass may have begun already.
+        self._tables.compare_and_set(_LISTING, begun.to_json(), None)
 
 
 def new_pass_id(now_ns: int) -> str:
@@ -54,55 +260,8 @@ def new_pass_id(now_ns: int) -> str:
     return f"{stamp}-{secrets.token_hex(3)}"
 
 
-class PassReports:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def begin(self, report: PassReport) -> None:
-        self._tables.put(_REPORTS + report.id, report.to_json())
-        self._tables.put(_LISTING, report.to_json())
-        self._prune()
-
-    def running(self) -> PassReport | None:
-        """The pass of the listing engine whose end was not noted down yet."""
-        text = self._tables.get(_LISTING)
-        return PassReport.from_json(text) if text is not None else None
-
-    def end(self, report: PassReport) -> None:
-        self._tables.put(_REPORTS + report.id, report.to_json())
-        # The next pass may have begun already.
-        begun = replace(report, ended_ns=None, outcomes={})
-        self._tables.compare_and_set(_LISTING, begun.to_json(), None)
-
-    def get(self, pass_id: str) -> PassReport | None:
-        text = self._tables.get(_REPORTS + pass_id)
-        return PassReport.from_json(text) if text is not None else None
-
-    def all(self) -> list[PassReport]:
-        """The oldest first."""
-        return [PassReport.from_json(text) for _, text in every(self._tables, _REPORTS)]
-
-    def _prune(self) -> None:
-        """Keeps the newest."""
-        keys = [key for key, _ in every(self._tables, _REPORTS)]
-        for key in keys[:-_MOST_REPORTS]:
-            self._tables.delete(key)
-
-
-class PassLock:
-    """Held by whoever starts or runs a pass. It expires unless it is renewed."""
-
-    def __init__(self, tables: Tables, *, seconds: float) -> None:
-        self._tables = tables
-        self._seconds = seconds
-        self._token = secrets.token_hex(16)
-
-    def try_acquire(self) -> bool:
-        return self._tables.put_if_absent(LOCK, self._token, expires_in=self._seconds)
-
-    def renew(self) -> bool:
-        """False when it was lost."""
-        return self._tables.compare_and_set(LOCK, self._token, self._token, expires_in=self._seconds)
-
-    def release(self) -> None:
-        self._tables.compare_and_set(LOCK, self._token, None)
+def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)

@@ -12,14 +12,13 @@ from threading import Event as Flag
 
 from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import Event, EventKind
+from tidegate.core.lifecycle.cursors import CURSORS
 from tidegate.core.lifecycle.rules import LIFECYCLE
-from tidegate.core.records import Bucket, Pool
-from tidegate.lifecycle.bucket_list import BucketList, ListedBucket, existing
+from tidegate.core.records import BucketState
+from tidegate.lifecycle.bucket_list import BucketList, ListedBucket, existing, reconcile
 from tidegate.lifecycle.topics import POPULATOR_GROUP
-from tidegate.pools.catalogue import every
 from tidegate.ports import Consumer, Message, Tables, Topics
 
-_CURSORS = "lifecycle/cursors/"
 _BATCH = 1000
 _WAIT_SECONDS = 1.0
 # Events of objects, which are nearly all, are told apart without being parsed.
@@ -35,13 +34,6 @@ class QueuePopulator:
         self._log_topic = log_topic
         self._list = BucketList(tables)
         self._consumer: Consumer | None = None
-
-    def reconcile(self) -> None:
-        """Takes in what the tables show, for buckets whose events have left the log already."""
-        for _, text in every(self._tables, Bucket.PREFIX):
-            bucket = Bucket.from_json(text)
-            if self._tables.get(LIFECYCLE + bucket.uid) is not None:
-                self._list.refresh(ListedBucket(self._owner(bucket.pool), bucket.uid, bucket.name))
 
     def run_once(self, wait_seconds: float = 0.0) -> int:
         """Takes in one batch of events and says how many there were."""
@@ -59,7 +51,7 @@ class QueuePopulator:
         return len(messages)
 
     def run_forever(self, stop: Flag) -> None:
-        self.reconcile()
+        reconcile(self._tables)
         while not stop.is_set():
             self.run_once(_WAIT_SECONDS)
 
@@ -82,12 +74,7 @@ class QueuePopulator:
             self._list.refresh(bucket)
 
     def _forget(self, bucket: ListedBucket) -> None:
-        """With its rules and cursors: no bucket will have that uid again."""
+        """With all that lifecycle knows of it: no bucket will have that uid again."""
         self._list.remove(bucket)
-        self._tables.delete(LIFECYCLE + bucket.uid)
-        for key, _ in every(self._tables, f"{_CURSORS}{bucket.uid}/"):
-            self._tables.delete(key)
-
-    def _owner(self, pool: str) -> str:
-        text = self._tables.get(Pool.PREFIX + pool)
-        return Pool.from_json(text).owner if text is not None else ""
+        for prefix in (LIFECYCLE, CURSORS, BucketState.PREFIX):
+            self._tables.delete(prefix + bucket.uid)

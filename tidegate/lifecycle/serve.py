@@ -1,7 +1,7 @@
 """The lifecycle process: `python -m tidegate.lifecycle.serve --data DIR`, started by the supervisor.
 
-All roles run here, each in a thread of its own. They keep nothing in memory that matters: a killed process loses
-nothing, and what it had begun is delivered again.
+All roles but the conductor run here, each in a thread of its own. They keep nothing in memory that matters: a killed
+process loses nothing, and what it had begun is delivered again.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
-from threading import Thread
 
 from tidegate import assembly, logs
-from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.core.errors import TidegateError
 from tidegate.datadir import DataDirectory
 from tidegate.lifecycle.bucket_processor import BucketProcessor
-from tidegate.lifecycle.conductor import Conductor
 from tidegate.lifecycle.object_processor import ObjectProcessor
 from tidegate.lifecycle.populator import QueuePopulator
 from tidegate.lifecycle.rate import RateLimit
+from tidegate.lifecycle.retention import Retention
+from tidegate.lifecycle.roles import Role
 from tidegate.lifecycle.stores import Stores
 from tidegate.lifecycle.topics import create_topics
 from tidegate.pools.registry import Registry
@@ -31,8 +30,9 @@ from tidegate.pools.vault import Vault
 from tidegate.settings import Settings, restore
 
 _POLL_SECONDS = 0.2
-_PAUSE_SECONDS = 2.0
 _END_SECONDS = 30.0
+# While one keeps its books, the other has the stores at work.
+_OBJECT_PROCESSORS = 2
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +63,18 @@ def _run(directory: DataDirectory, settings: Settings, stop: Flag) -> int:
     stores = Stores(registry, partial(assembly.open_store, endpoints.s3))
     limit = RateLimit(settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
-    conductor = Conductor(tables, topics, settings.lifecycle)
     lister = BucketProcessor(tables, topics, stores, settings.lifecycle, stop=stop)
-    deleter = ObjectProcessor(tables, topics, stores, limit=limit, threads=settings.lifecycle.workers, stop=stop)
+    threads = -(-settings.lifecycle.workers // _OBJECT_PROCESSORS)
+    deleters = [
+        ObjectProcessor(tables, topics, stores, limit=limit, threads=threads, stop=stop)
+        for _ in range(_OBJECT_PROCESSORS)
+    ]
+    retention = Retention(topics, settings, directory.path)
     roles = [
-        _Role("queue populator", partial(populator.run_forever, stop), populator.close, stop),
-        _Role("conductor", partial(conductor.run_forever, stop), lambda: None, stop),
-        _Role("bucket processor", lister.run_forever, lister.close, stop),
-        _Role("object processor", deleter.run_forever, deleter.close, stop),
+        Role("queue populator", partial(populator.run_forever, stop), populator.close, stop),
+        Role("bucket processor", lister.run_forever, lister.close, stop),
+        *(Role("object processor", deleter.run_forever, deleter.close, stop) for deleter in deleters),
+        Role("retention", partial(retention.run_forever, stop), lambda: None, stop),
     ]
     for role in roles:
         role.start()
@@ -81,31 +85,6 @@ def _run(directory: DataDirectory, settings: Settings, stop: Flag) -> int:
     topics.close()
     tables.close()
     return int(any(role.failed for role in roles))
-
-
-class _Role(Thread):
-    """Goes on when a server that it needs has been away for a while; any other fault ends the process, loudly."""
-
-    def __init__(self, name: str, work: Callable[[], None], close: Callable[[], None], stop: Flag) -> None:
-        super().__init__(name=name)
-        self._work = work
-        self._close = close
-        self._stop_flag = stop
-        self.failed = False
-
-    def run(self) -> None:
-        try:
-            while not self._stop_flag.is_set():
-                try:
-                    self._work()
-                except Unavailable as error:
-                    logger.warning("the %s waits: %s", self.name, error)
-                    self._stop_flag.wait(_PAUSE_SECONDS)
-            self._close()
-        except BaseException:
-            logger.exception("the %s failed", self.name)
-            self.failed = True
-            self._stop_flag.set()
 
 
 if __name__ == "__main__":

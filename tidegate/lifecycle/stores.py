@@ -15,6 +15,8 @@ from tidegate.ports import Store
 _APPLY_SECONDS = 20.0
 
 OpenStore = Callable[[str, str], Store]
+Credentials = tuple[str, str]
+_Identity = tuple[str, float]
 
 
 class Stores:
@@ -24,20 +26,35 @@ class Stores:
         self._registry = registry
         self._open = open_store
         self._lock = threading.Lock()
-        self._stores: dict[tuple[str, float], Store] = {}
+        self._credentials: dict[_Identity, Credentials] = {}
+        self._stores: dict[_Identity, Store] = {}
 
     def of_pool(self, pool: str) -> Store:
         """Raises `NotFound` when there is no such pool (any more)."""
-        # A pool made anew under an old name has other keys.
-        identity = (pool, self._registry.pool(pool).created_at)
+        identity = self._identity(pool)
         with self._lock:
             store = self._stores.get(identity)
         if store is not None:
             return store
-        made = self._open(*self._registry.service_key(pool, now=time.time()))
-        self._wait_applied(pool)
+        made = self._open(*self.credentials(pool))
         with self._lock:
             return self._stores.setdefault(identity, made)
+
+    def credentials(self, pool: str) -> Credentials:
+        """The access key and its secret with which `of_pool` sees the pool, for those who open a store elsewhere."""
+        identity = self._identity(pool)
+        with self._lock:
+            known = self._credentials.get(identity)
+        if known is not None:
+            return known
+        made = self._registry.service_key(pool, now=time.time())
+        self._wait_applied(pool)
+        with self._lock:
+            return self._credentials.setdefault(identity, made)
+
+    def _identity(self, pool: str) -> _Identity:
+        """A pool made anew under an old name has other keys."""
+        return pool, self._registry.pool(pool).created_at
 
     def keeps_null_markers(self, pool: str) -> bool:
         return keeps_null_markers(self._registry.pool(pool).backend)

@@ -20,3 +20,16 @@ def create_topics(topics: Topics) -> None:
 def backlog(topics: Topics) -> tuple[int, int]:
     """Bucket and object tasks that are not finished."""
     return topics.lag(BUCKET_TASKS_TOPIC, BUCKET_GROUP), topics.lag(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
+
+
+def trim_finished(topics: Topics) -> bool:
+    """Clears away the tasks if all of them are finished, and says whether they are."""
+    ends = {topic: topics.bounds(topic) for topic in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC)}
+    if any(backlog(topics)):
+        return False
+    # Everything before these ends was finished when the backlog was looked at.
+    for topic, bounds in ends.items():
+        for partition, (first, following) in enumerate(bounds):
+            if following > first:
+                topics.trim(topic, partition, following)
+    return True

@@ -3,8 +3,8 @@ the rules alone worked out by the core. The frame is sent to every executor, whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.core.lifecycle.assess import Terms, smallest_to_move
 from tidegate.core.lifecycle.due import PLACES, REAL_DAY_SECONDS, SECOND_NS, day_length_ns
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
+from tidegate.core.shards import SHARDS
 
+ALL_SHARDS = (1 << SHARDS) - 1
 # Later than any pass. Times beyond it do not fit 64 bits once a subject's own time is added.
 NEVER_NS = 2**62
 
@@ -39,25 +41,41 @@ _ACTION = pa.struct(
         ("smallest", pa.int64()),
         ("transitions_act", pa.bool_()),
         ("position", pa.int32()),
+        ("shards", pa.int32()),
     ]
 )
 _SCHEMA = pa.schema([("bucket_uid", pa.string()), ("place", pa.string()), ("action", _ACTION)])
 
 
 @dataclass(frozen=True, slots=True)
+class ScopedAction:
+    """An action, and the shards in which it is looked for, as bits of a number."""
+
+    pair: RuleAction
+    shards: int = ALL_SHARDS
+
+
+@dataclass(frozen=True, slots=True)
 class RuledBucket:
-    """A bucket with its rules. `pairs` are the actions to plan; None stands for all that are enabled. The log is
-    `complete` if it holds every event since the bucket was created."""
+    """A bucket with its rules. `actions` are those to look for; None stands for all that are enabled, everywhere. The
+    log is `complete` if it holds every event since the bucket was created.
+
+    What is planned for a version where one of them is due is always what all the enabled rules together ask for.
+    """
 
     uid: str
     rule_set: RuleSet
     terms: Terms
-    pairs: tuple[RuleAction, ...] | None = None
+    actions: tuple[ScopedAction, ...] | None = None
     complete: bool = True
 
     @property
-    def planned_pairs(self) -> tuple[RuleAction, ...]:
-        return self.rule_set.active() if self.pairs is None else self.pairs
+    def scoped(self) -> tuple[ScopedAction, ...]:
+        return tuple(map(ScopedAction, self.rule_set.active())) if self.actions is None else self.actions
+
+    def widened(self, others: Iterable[ScopedAction]) -> RuledBucket:
+        """With these actions looked for, too."""
+        return replace(self, actions=(*self.scoped, *others))
 
 
 def actions_frame(session: SparkSession, buckets: Sequence[RuledBucket]) -> DataFrame:
@@ -71,18 +89,20 @@ def actions_frame(session: SparkSession, buckets: Sequence[RuledBucket]) -> Data
     return session.createDataFrame(pa.Table.from_pylist(rows, schema=_SCHEMA))
 
 
-def most_newer(buckets: Sequence[RuledBucket]) -> int:
+def most_newer(buckets: Iterable[RuledBucket]) -> int:
     """The largest number of noncurrent versions that an action keeps."""
-    return max((pair.action.newer or 0 for bucket in buckets for pair in bucket.planned_pairs), default=0)
+    return max((pair.action.newer or 0 for bucket in buckets for pair in bucket.rule_set.active()), default=0)
 
 
 def _actions(bucket: RuledBucket) -> Iterator[tuple[RuleAction, dict[str, Any]]]:
-    terms = bucket.terms
-    for pair in bucket.planned_pairs:
-        coldness = terms.coldness(pair.action.storage_class)
+    shards: dict[int, int] = {}
+    for scoped in bucket.scoped:
+        shards[scoped.pair.position] = shards.get(scoped.pair.position, 0) | scoped.shards
+    for pair in bucket.rule_set.active():
+        coldness = bucket.terms.coldness(pair.action.storage_class)
         if pair.action.kind.is_transition and coldness < 0:
             continue  # Nothing is warmer than a class that is not configured.
-        yield pair, _action(bucket, pair, coldness)
+        yield pair, _action(bucket, pair, coldness) | {"shards": shards.get(pair.position, 0)}
 
 
 def _action(bucket: RuledBucket, pair: RuleAction, coldness: int) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.subjects import Place, Versioning
-from tidegate.pipeline.event_columns import NS_PER_DAY
+from tidegate.pipeline.event_columns import NS_PER_DAY, key_hash_of, shard_of
+from tidegate.pipeline.places import SUBJECT_SCHEMA
 
 _MARKERS = (Place.SOLE_MARKER.value, Place.COVERING_MARKER.value, Place.NONCURRENT_MARKER.value)
 _WITHOUT_OBJECT = (*_MARKERS, Place.UPLOAD.value)
@@ -31,36 +33,51 @@ _OF_SUBJECT = (
     "etag",
     "size",
 )
-_OF_ACTION = ("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "storage_class", "hold")
-# `newest_due_ns` is when the last of all the subject's actions that are due became so, whichever is taken.
-PLAN_COLUMNS = (*_OF_SUBJECT, *_OF_ACTION, "newest_due_ns")
+_OF_ACTION = ("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "storage_class", "hold", "acts")
+_TYPES = {
+    "due_ns": LongType(),
+    "became_due_ns": LongType(),
+    "acts": BooleanType(),
+    "newest_due_ns": LongType(),
+    "shard": IntegerType(),
+}
+# `acts` is false for transitions that nothing carries out. `newest_due_ns` is when the last of the subject's actions
+# that were looked for became due, whichever is taken.
+PLAN_SCHEMA = StructType(
+    [
+        *(SUBJECT_SCHEMA[name] for name in _OF_SUBJECT),
+        *(StructField(name, _TYPES.get(name, StringType())) for name in (*_OF_ACTION, "newest_due_ns", "shard")),
+    ]
+)
+PLAN_COLUMNS = tuple(PLAN_SCHEMA.names)
 
 
 def evaluate(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
-    """The plan (`PLAN_COLUMNS`): per subject the first action in precedence that nothing holds, and before it the
-    first of those that are held (which have a `hold` and wait)."""
+    """The plan (`PLAN_COLUMNS`) for subjects of which an action is due that is looked for in their shard: the first
+    action in precedence that nothing holds, and before it the first of those that are held (which have a `hold` and
+    wait)."""
     return chosen(due(subjects, actions, now_ns=now_ns))
 
 
 def due(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
     """One row for each action that is due for a subject, with its `precedence`."""
-    met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"])
+    met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"]).withColumn("due_ns", _due_ns())
     matched = met.where(_in_time(now_ns) & _matches() & _may_move())
+    # Step by step, so that what one step tells is worked out once for all that follow.
+    assessed = matched.withColumn("effect", _effect())
+    assessed = assessed.withColumn("permanent", _is_permanent())
+    assessed = assessed.withColumn("hold", _hold())
+    assessed = assessed.withColumn("acts", ~_a("is_transition") | _a("transitions_act"))
+    assessed = assessed.withColumn("became_due_ns", _became_due_ns())
+    assessed = assessed.withColumn("shard", shard_of(key_hash_of(F.col("bucket"), F.col("key"))))
     # Where there is no versioning a version has no id, whatever a listing calls it.
     version_id = F.when(_a("versioning") == Versioning.OFF.value, F.lit("")).otherwise(F.col("version_id"))
-    assessed = matched.select(
-        *(version_id.alias(name) if name == "version_id" else name for name in _OF_SUBJECT),
-        F.col("action"),
-        _effect().alias("effect"),
-        _is_permanent().alias("permanent"),
-        _hold().alias("hold"),
-        _due_ns().alias("due_ns"),
-        _became_due_ns().alias("became_due_ns"),
-    )
     return assessed.select(
-        *_OF_SUBJECT,
+        *(version_id.alias(name) if name == "version_id" else name for name in _OF_SUBJECT),
+        "shard",
         *(_of_action(name) for name in _OF_ACTION),
         _precedence().alias("precedence"),
+        F.when(F.getbit(_a("shards"), F.col("shard")) == 1, F.col("became_due_ns")).alias("found_due_ns"),
     )
 
 
@@ -70,15 +87,17 @@ def chosen(due_actions: DataFrame) -> DataFrame:
     held = F.col("hold").isNotNull()
     identity = ("bucket_uid", "key", "version_id", "upload_id", "created_ns")
     best = due_actions.groupBy(*identity).agg(
-        *(F.first(name).alias(name) for name in _OF_SUBJECT if name not in identity),
+        *(F.first(name).alias(name) for name in (*_OF_SUBJECT, "shard") if name not in identity),
         F.min(F.when(~held, candidate)).alias("free"),
         F.min(F.when(held, candidate)).alias("held"),
-        F.max("became_due_ns").alias("newest_due_ns"),
+        F.max("found_due_ns").alias("newest_due_ns"),
     )
+    wanted = best.where(F.col("newest_due_ns").isNotNull())
     goes_before = F.col("free").isNull() | (F.col("held.precedence") < F.col("free.precedence"))
     taken = F.array_compact(F.array(F.when(goes_before, F.col("held")), F.col("free")))
-    rows = best.select(*_OF_SUBJECT, "newest_due_ns", F.explode(taken).alias("taken"))
-    return rows.select(*_OF_SUBJECT, *(F.col(f"taken.{name}").alias(name) for name in _OF_ACTION), "newest_due_ns")
+    rows = wanted.select("*", F.explode(taken).alias("taken"))
+    of_action = {name: F.col(f"taken.{name}").alias(name) for name in _OF_ACTION}
+    return rows.select(*(of_action.get(name, name) for name in PLAN_COLUMNS))
 
 
 def _a(name: str) -> Column:
@@ -86,8 +105,7 @@ def _a(name: str) -> Column:
 
 
 def _of_action(name: str) -> Column:
-    of_rule = ("kind", "rule_id", "action_id", "storage_class")
-    return _a(name).alias(name) if name in of_rule else F.col(name)
+    return _a(name).alias(name) if name in ("kind", "rule_id", "action_id", "storage_class") else F.col(name)
 
 
 def _is(*places: str) -> Column:
@@ -103,14 +121,14 @@ def _due_ns() -> Column:
 
 def _in_time(now_ns: int) -> Column:
     """Due, and not among the newest noncurrent versions that the action keeps."""
-    return (_due_ns() <= now_ns) & (_a("newer").isNull() | (F.col("newer") >= _a("newer")))
+    return (F.col("due_ns") <= now_ns) & (_a("newer").isNull() | (F.col("newer") >= _a("newer")))
 
 
 def _became_due_ns() -> Column:
     """The later of the due time and of the event that made the rule match."""
     demotion_ns = F.when(_a("newer") > 0, F.try_element_at("newer_ns", -(_a("newer") + 1)))
     tagged_ns = F.when(F.size(_a("tags")) > 0, F.col("tagged_ns"))
-    return F.greatest(_due_ns(), "created_ns", demotion_ns, "moved_ns", tagged_ns)
+    return F.greatest("due_ns", "created_ns", demotion_ns, "moved_ns", tagged_ns)
 
 
 def _matches() -> Column:
@@ -146,14 +164,14 @@ def _is_suspended() -> Column:
 def _is_permanent() -> Column:
     """Whether data is destroyed for good; a null marker takes the place of a null version."""
     replaces = _is_suspended() & F.col("version_id").isin("", NULL_VERSION)
-    effect = _effect()
+    effect = F.col("effect")
     return (effect != Effect.TRANSITION.value) & ((effect != Effect.EXPIRE.value) | replaces)
 
 
 def _hold() -> Column:
     """A lock forbids destruction, not moving nor hiding; what is still to be replicated is left alone altogether."""
-    replaces_null = (_effect() == Effect.EXPIRE.value) & _is_suspended()
-    locked = F.when(replaces_null, F.col("null_locked")).otherwise(_is_permanent() & F.col("locked"))
+    replaces_null = (F.col("effect") == Effect.EXPIRE.value) & _is_suspended()
+    locked = F.when(replaces_null, F.col("null_locked")).otherwise(F.col("permanent") & F.col("locked"))
     pending = F.col("replication_pending") | (replaces_null & F.col("null_pending"))
     return F.when(locked, Hold.OBJECT_LOCK.value).when(pending, Hold.REPLICATION_PENDING.value)
 

@@ -5,7 +5,7 @@ The manifest that names the new files also says which record comes next: both ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,11 +31,13 @@ Bounds = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What was added: events, and records that are none. Every event of which `ends` knew is in the table."""
+    """What was added: events (and how many of them by shard), and records that are none. Every event of which `ends`
+    knew is in the table."""
 
     events: int
     rejected: int
     ends: tuple[int, ...]
+    by_shard: Mapping[int, int]
 
 
 def land(
@@ -59,7 +61,9 @@ def land(
             rows, reached = _stage(topics, topic, known.next_offsets, ends, commit_records, staged)
             known = _added(session, table, known, staged, rows, reached)
             table.commit(known)
-        return Landing(known.rows - before.rows, known.rejected_rows - before.rejected_rows, ends)
+        added = set(known.files) - set(before.files)
+        by_shard = table.events_by_shard(added)
+        return Landing(known.rows - before.rows, known.rejected_rows - before.rejected_rows, ends, by_shard)
 
 
 def _started(known: Manifest, topics: Topics, topic: str, bounds: Bounds, now_ns: int) -> Manifest:

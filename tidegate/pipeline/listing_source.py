@@ -1,92 +1,77 @@
-"""The walker: versions and open uploads of buckets as a Spark data source, each bucket listed once.
+"""The walker: versions and open uploads of buckets as a Spark data source, each bucket read once, in parallel.
 
-A bucket is read in parallel by its folders, since a prefix is the one division of a bucket that every store keeps
-apart; a bucket without folders is read by one reader. How pages of one store fit together is not known here: `walk` is
-given, and takes one step through a prefix. Tags are fetched with the listing, where a rule asks for them and nowhere
-else.
+A bucket is listed in shares (`key_ranges`), or its inventory report is read file by file (`inventory`). Tags are
+fetched on the way, where a rule asks for them and nowhere else. A bucket that cannot be read is a row with a `problem`,
+so that it blocks no other bucket.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from tidegate.assembly import open_store
-from tidegate.core.errors import NotFound
-from tidegate.core.listings import ListedUpload, ListedVersion, latest_moment_ns
-from tidegate.pipeline.places import UPLOAD_SCHEMA, VERSION_SCHEMA
-from tidegate.pipeline.tag_needs import TagNeed
+from tidegate.core.errors import TidegateError
+from tidegate.pipeline.inventory import Report, ReportFile, check, open_report
+from tidegate.pipeline.inventory_rows import report_rows
+from tidegate.pipeline.key_ranges import Share, divide, read
+from tidegate.pipeline.listed_rows import LISTED_SCHEMA, LISTED_UPLOAD_SCHEMA, Rows
+from tidegate.pipeline.tag_needs import TagNeed, with_tags
 from tidegate.ports import Store
 
 _NAME = "tidegate-listing"
 _PAGE = 1000
-_SLASH = "/"
-# Folders are dealt out to so many readers: more than there are cores, since folders differ in size.
-_READERS_PER_BUCKET = 16
+# More shares of a bucket than there are cores, since shares differ in size.
+_SHARES_PER_CORE = 4
+_MOST_SHARES = 64
+# Buckets whose pools must be woken wait for that together.
+_DIVIDERS = 8
 # What XML shows in place of a character that it cannot hold: such a key cannot be named.
 _UNSHOWABLE = "\ufffd"
-
-LISTED_SCHEMA = StructType(
-    [
-        *VERSION_SCHEMA.fields,
-        StructField("is_latest", BooleanType()),
-        StructField("sequence", LongType()),
-        StructField("resolved", BooleanType()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedBucket:
-    """A bucket, and how it is reached. Only keys that begin with `prefix` are listed."""
+    """A bucket, and how it is reached. Only keys that begin with `prefix` are listed. `inventory` is the address of a
+    report's manifest that is read instead of listing versions; it is right up to `inventory_until_ns`."""
 
     uid: str
     name: str
     owner: str
     url: str
     access_key: str
-    secret: str
+    secret: str = field(repr=False)
     prefix: str = ""
     tag_needs: tuple[TagNeed, ...] = ()
+    inventory: str = ""
+    inventory_until_ns: int = 0
 
+    def rows(self) -> Rows:
+        return Rows(self.uid, self.name, self.owner)
 
-class Step(Protocol):
-    """What one step through a prefix found. It ends with an empty marker; keys that it could not resolve are named."""
-
-    @property
-    def keys(self) -> Mapping[str, Sequence[ListedVersion]]: ...
-    @property
-    def folders(self) -> Sequence[str]: ...
-    @property
-    def next_marker(self) -> str: ...
-    @property
-    def unresolved(self) -> Sequence[str]: ...
-
-
-class Walk(Protocol):
-    def __call__(self, store: Store, bucket: str, *, prefix: str, marker: str, limit: int) -> Step: ...
-
-
-def register(session: SparkSession, walk: Walk) -> None:
-    """Once per session, before anything is listed."""
-    session.dataSource.register(_source(walk))
+    def store(self) -> Store:
+        return open_store(self.url, self.access_key, self.secret)
 
 
 def listed_versions(session: SparkSession, buckets: Sequence[WalkedBucket]) -> DataFrame:
-    """Every version (`LISTED_SCHEMA`). Rows that are not `resolved` name keys whose versions the store cannot tell."""
-    return _load(session, buckets, "versions")
+    """Every version (`LISTED_SCHEMA`). Rows that are not `resolved` name keys whose versions the store cannot tell, or,
+    with a `problem` and without a key, buckets that cannot be listed."""
+    listed = _load(session, buckets, "versions")
+    return _without_guesses(listed) if any(bucket.inventory for bucket in buckets) else listed
 
 
 def listed_uploads(session: SparkSession, buckets: Sequence[WalkedBucket]) -> DataFrame:
-    """Every open upload (`UPLOAD_SCHEMA`)."""
+    """Every open upload (`LISTED_UPLOAD_SCHEMA`), and the buckets whose uploads cannot be listed."""
     return _load(session, buckets, "uploads")
 
 
@@ -95,103 +80,48 @@ def newest_first() -> list[Column]:
     return [F.col("is_latest").desc(), F.col("created_ns").desc(), F.col("sequence")]
 
 
+def _without_guesses(listed: DataFrame) -> DataFrame:
+    """A listing has a key's versions in their order; a report has not, and of two noncurrent versions of the same
+    second it cannot be known which one is newer: such keys are not resolved."""
+    of_key = Window.partitionBy("bucket_uid", "key")
+    before = F.lag(F.struct("created_ns", "is_latest")).over(of_key.orderBy(*newest_first()))
+    is_tied = F.col("reported_ns").isNotNull() & before.eqNullSafe(F.struct("created_ns", "is_latest"))
+    resolved = F.col("resolved") & ~F.max("is_tied").over(of_key)
+    return listed.withColumn("is_tied", is_tied).withColumn("resolved", resolved).select(*LISTED_SCHEMA.names)
+
+
 def _load(session: SparkSession, buckets: Sequence[WalkedBucket], what: str) -> DataFrame:
+    session.dataSource.register(_ListingSource)
+    shares = min(_SHARES_PER_CORE * session.sparkContext.defaultParallelism, _MOST_SHARES)
     # Spark hides the values of options that have `secret` in their name.
     secret = json.dumps([asdict(bucket) for bucket in buckets])
-    return session.read.format(_NAME).options(what=what, secret=secret).load()
+    return session.read.format(_NAME).options(what=what, shares=shares, secret=secret).load()
 
 
 @dataclass
 class _Part(InputPartition):
-    """Folders to walk, or one level of a bucket without its folders."""
+    """What one reader reads of a bucket, nothing where there is nothing; or why the bucket cannot be divided."""
 
     bucket: WalkedBucket
-    prefixes: tuple[str, ...] = ()
-    level: str | None = None
+    share: Share | None = None
+    report: Report | None = None
+    file: ReportFile | None = None
+    problem: str = ""
 
 
-def _source(walk: Walk) -> type[DataSource]:
-    class ListingSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return _NAME
+class _ListingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return _NAME
 
-        def schema(self) -> StructType:
-            return LISTED_SCHEMA if self.options["what"] == "versions" else UPLOAD_SCHEMA
+    def schema(self) -> StructType:
+        return LISTED_SCHEMA if self.options["what"] == "versions" else LISTED_UPLOAD_SCHEMA
 
-        def reader(self, schema: StructType) -> DataSourceReader:
-            buckets = [_bucket(values) for values in json.loads(self.options["secret"])]
-            return _VersionReader(buckets, walk) if self.options["what"] == "versions" else _UploadReader(buckets)
-
-    return ListingSource
-
-
-class _VersionReader(DataSourceReader):
-    def __init__(self, buckets: Sequence[WalkedBucket], walk: Walk) -> None:
-        self._buckets = buckets
-        self._walk = walk
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [part for bucket in self._buckets for part in _parts(bucket)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Part)
-        bucket = partition.bucket
-        store = open_store(bucket.url, bucket.access_key, bucket.secret)
-        try:
-            for versions, unresolved in self._pages(store, partition):
-                shown = [version for version in versions if _UNSHOWABLE not in version.key]
-                yield _version_batch(bucket, shown, _tags(store, bucket, shown))
-                hidden = {version.key for version in versions if _UNSHOWABLE in version.key}
-                if hidden or unresolved:
-                    yield _unresolved_batch(bucket, [*unresolved, *sorted(hidden)])
-        finally:
-            store.close()
-
-    def _pages(self, store: Store, part: _Part) -> Iterator[tuple[list[ListedVersion], Sequence[str]]]:
-        if part.level is not None:
-            page = store.list_versions(part.bucket.name, prefix=part.level, delimiter=_SLASH, limit=_PAGE)
-            if not page.is_truncated:
-                yield list(page.versions), ()
-                return
-        # A level that has grown since it was looked at is walked with its folders, which others read.
-        waiting = [(prefix, "") for prefix in part.prefixes or (part.level or "",)]
-        while waiting:
-            prefix, marker = waiting.pop()
-            step = self._walk(store, part.bucket.name, prefix=prefix, marker=marker, limit=_PAGE)
-            if step.next_marker:
-                waiting.append((prefix, step.next_marker))
-            if part.level is None:
-                waiting += [(folder, "") for folder in step.folders]
-            yield (
-                [found for key, group in step.keys.items() if _belongs(key, part.level) for found in group],
-                [key for key in step.unresolved if _belongs(key, part.level)],
-            )
-
-
-class _UploadReader(DataSourceReader):
-    def __init__(self, buckets: Sequence[WalkedBucket]) -> None:
-        self._buckets = buckets
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(bucket) for bucket in self._buckets]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Part)
-        bucket = partition.bucket
-        store = open_store(bucket.url, bucket.access_key, bucket.secret)
-        try:
-            key, upload_id, is_truncated = "", "", True
-            while is_truncated:
-                page = store.list_uploads(
-                    bucket.name, prefix=bucket.prefix, key_marker=key, upload_id_marker=upload_id, limit=_PAGE
-                )
-                yield _upload_batch(bucket, page.uploads)
-                # A store that says "more" and does not move on would be asked for ever.
-                is_truncated = page.is_truncated and (page.next_key, page.next_upload_id) != (key, upload_id)
-                key, upload_id = page.next_key, page.next_upload_id
-        finally:
-            store.close()
+    def reader(self, schema: StructType) -> DataSourceReader:
+        buckets = [_bucket(values) for values in json.loads(self.options["secret"])]
+        if self.options["what"] == "uploads":
+            return _UploadReader(buckets)
+        return _VersionReader(buckets, int(self.options["shares"]))
 
 
 def _bucket(values: dict[str, Any]) -> WalkedBucket:
@@ -199,90 +129,83 @@ def _bucket(values: dict[str, Any]) -> WalkedBucket:
     return WalkedBucket(**values, tag_needs=needs)
 
 
-def _parts(bucket: WalkedBucket) -> list[_Part]:
-    """By folders where there are several; one that holds everything is looked into."""
-    store = open_store(bucket.url, bucket.access_key, bucket.secret)
-    try:
-        prefix = bucket.prefix
-        while True:
-            page = store.list_versions(bucket.name, prefix=prefix, delimiter=_SLASH, limit=_PAGE)
-            if len(page.prefixes) != 1 or page.versions or page.is_truncated:
-                break
-            prefix = page.prefixes[0]
-    finally:
-        store.close()
-    if page.is_truncated or not page.prefixes:
-        return [_Part(bucket, (prefix,))]
-    readers = min(len(page.prefixes), _READERS_PER_BUCKET)
-    dealt = [_Part(bucket, tuple(page.prefixes[number::readers])) for number in range(readers)]
-    return [_Part(bucket, level=prefix), *dealt]
+class _BucketReader(DataSourceReader):
+    """What reading versions and reading uploads have in common: a store per part, and problems as rows."""
+
+    shape: StructType
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Part)
+        try:
+            if partition.problem:
+                raise TidegateError(partition.problem)
+            with closing(partition.bucket.store()) as store:
+                yield from self.batches(store, partition)
+        except TidegateError as error:
+            yield partition.bucket.rows().problem(self.shape, str(error))
+
+    def batches(self, store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
 
 
-def _belongs(key: str, level: str | None) -> bool:
-    """Whether it is a key of the level itself, and not of a folder below it."""
-    return level is None or _SLASH not in key[len(level) :]
+class _VersionReader(_BucketReader):
+    shape = LISTED_SCHEMA
+
+    def __init__(self, buckets: Sequence[WalkedBucket], shares: int) -> None:
+        self._buckets = buckets
+        self._shares = shares
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with ThreadPoolExecutor(_DIVIDERS) as dividers:
+            return [part for parts in dividers.map(self._parts, self._buckets) for part in parts]
+
+    def _parts(self, bucket: WalkedBucket) -> list[_Part]:
+        try:
+            with closing(bucket.store()) as store:
+                if bucket.inventory:
+                    report = open_report(bucket.inventory, store)
+                    check(report, bucket.name, store)
+                    return [_Part(bucket, report=report, file=file) for file in report.files] or [_Part(bucket)]
+                return [_Part(bucket, share) for share in divide(store, bucket.name, bucket.prefix, self._shares)]
+        except TidegateError as error:
+            return [_Part(bucket, problem=str(error))]
+
+    def batches(self, store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
+        bucket = part.bucket
+        for batch in _versions(store, part):
+            yield with_tags(batch, bucket.tag_needs, store, bucket.name)
 
 
-def _tags(store: Store, bucket: WalkedBucket, versions: Iterable[ListedVersion]) -> list[dict[str, str]]:
-    return [
-        _fetched(store, bucket, version) if any(need.is_for(version) for need in bucket.tag_needs) else {}
-        for version in versions
-    ]
+class _UploadReader(_BucketReader):
+    shape = LISTED_UPLOAD_SCHEMA
+
+    def __init__(self, buckets: Sequence[WalkedBucket]) -> None:
+        self._buckets = buckets
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Part(bucket) for bucket in self._buckets]
+
+    def batches(self, store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
+        bucket = part.bucket
+        key, upload_id, is_truncated = "", "", True
+        while is_truncated:
+            page = store.list_uploads(
+                bucket.name, prefix=bucket.prefix, key_marker=key, upload_id_marker=upload_id, limit=_PAGE
+            )
+            yield bucket.rows().uploads(page.uploads)
+            # A store that says "more" and does not move on would be asked for ever.
+            is_truncated = page.is_truncated and (page.next_key, page.next_upload_id) != (key, upload_id)
+            key, upload_id = page.next_key, page.next_upload_id
 
 
-def _fetched(store: Store, bucket: WalkedBucket, version: ListedVersion) -> dict[str, str]:
-    try:
-        return dict(store.tags(bucket.name, version.key, version.version_id))
-    except NotFound:
-        return {}  # it went while it was listed
-
-
-def _version_batch(
-    bucket: WalkedBucket, versions: Sequence[ListedVersion], tags: Sequence[dict[str, str]]
-) -> pa.RecordBatch:
-    count = len(versions)
-    columns: dict[str, Sequence[Any]] = {
-        "key": [version.key for version in versions],
-        "version_id": [version.version_id for version in versions],
-        "created_ns": [latest_moment_ns(version.modified) for version in versions],
-        "last_modified": [version.modified for version in versions],
-        "size": [version.size for version in versions],
-        "etag": [version.etag for version in versions],
-        "tags": [list(found.items()) for found in tags],
-        "storage_class": [version.storage_class for version in versions],
-        "is_marker": [version.is_marker for version in versions],
-        "is_latest": [version.is_latest for version in versions],
-        "sequence": list(range(count)),
-        "resolved": [True] * count,
-        "legal_hold": [False] * count,
-        "replication_pending": [False] * count,
-        "tagged_ns": [0] * count,
-        "moved_ns": [0] * count,
-    }
-    return _batch(bucket, LISTED_SCHEMA, columns, count)
-
-
-def _unresolved_batch(bucket: WalkedBucket, keys: Sequence[str]) -> pa.RecordBatch:
-    return _batch(bucket, LISTED_SCHEMA, {"key": keys, "resolved": [False] * len(keys)}, len(keys))
-
-
-def _upload_batch(bucket: WalkedBucket, uploads: Sequence[ListedUpload]) -> pa.RecordBatch:
-    columns: dict[str, Sequence[Any]] = {
-        "key": [upload.key for upload in uploads],
-        "upload_id": [upload.upload_id for upload in uploads],
-        "created_ns": [latest_moment_ns(upload.started) for upload in uploads],
-    }
-    return _batch(bucket, UPLOAD_SCHEMA, columns, len(uploads))
-
-
-def _batch(bucket: WalkedBucket, schema: StructType, columns: Mapping[str, Sequence[Any]], rows: int) -> pa.RecordBatch:
-    same = {"bucket_uid": bucket.uid, "bucket": bucket.name, "owner": bucket.owner}
-    arrow = _arrow(schema)
-    arrays = [pa.array(columns.get(field.name) or [same.get(field.name)] * rows, field.type) for field in arrow]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow)
-
-
-def _arrow(schema: StructType) -> pa.Schema:
-    kinds = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-    tags = pa.map_(pa.string(), pa.string())
-    return pa.schema([(field.name, kinds.get(field.dataType.simpleString(), tags)) for field in schema.fields])
+def _versions(store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
+    bucket, rows = part.bucket, part.bucket.rows()
+    if part.report is not None and part.file is not None:
+        yield from report_rows(rows, part.report, part.file, store, bucket.prefix)
+    elif part.share is not None:
+        for found in read(store, bucket.name, part.share):
+            shown = [version for version in found.versions if _UNSHOWABLE not in version.key]
+            yield rows.versions(shown)
+            hidden = {version.key for version in found.versions if _UNSHOWABLE in version.key}
+            if hidden or found.unresolved:
+                yield rows.unresolved([*found.unresolved, *sorted(hidden)])

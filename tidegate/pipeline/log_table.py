@@ -15,6 +15,7 @@ import fcntl
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -31,7 +32,6 @@ from tidegate.pipeline import manifest
 from tidegate.pipeline.event_columns import REJECTED, TABLE_SCHEMA
 from tidegate.pipeline.manifest import DataFile, Manifest, OffsetRange, RejectedFile
 
-DIRECTORY = "log-table"
 _EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 
 # A stretch of time with both ends.
@@ -44,9 +44,9 @@ _ROWS_PER_FILE = 4_000_000
 
 class LogTable:
     def __init__(self, data: Path) -> None:
-        self.path = data.resolve() / DIRECTORY
+        self.path = data.resolve() / manifest.DIRECTORY
         self.work = self.path / "_work"
-        self._manifest_file = self.path / "_manifest.json"
+        self._manifest_file = self.path / manifest.FILE
 
     def manifest(self) -> Manifest:
         return manifest.load(self._manifest_file)
@@ -95,6 +95,14 @@ class LogTable:
                     merged = merged.exchanged(files, self._merge(session, day, files))
                     self.commit(merged)
             return len(known.files) - len(merged.files)
+
+    def events_by_shard(self, files: Iterable[DataFile]) -> dict[int, int]:
+        """How many events of each shard the files hold."""
+        counts: Counter[int] = Counter()
+        for file in files:
+            column = pq.read_table(self.path / file.path, columns=["shard"], partitioning=None).column("shard")
+            counts.update({pair["values"]: pair["counts"] for pair in column.value_counts().to_pylist()})
+        return dict(counts)
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:

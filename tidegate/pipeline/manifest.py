@@ -14,6 +14,9 @@ from typing import Self
 from tidegate.core.errors import Unavailable
 from tidegate.datadir import write_private
 
+# The table's place in the data directory, and the manifest's in the table.
+DIRECTORY = "log-table"
+FILE = "_manifest.json"
 _FORMAT = 1
 
 

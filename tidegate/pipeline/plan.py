@@ -1,4 +1,4 @@
-"""From a plan to object tasks in the topic: written by the executors, never gathered in one place."""
+"""From a plan's files to object tasks in the topic: written by the executors, never gathered in one place."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_topics
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC
+from tidegate.pipeline.evaluate import PLAN_SCHEMA
 from tidegate.ports import Record
 from tidegate.settings import Settings
 
@@ -21,7 +23,8 @@ _COUNTS = pa.schema([("bucket_uid", pa.string()), ("tasks", pa.int64())])
 
 
 def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
-    """What of a plan is not held, as messages: bucket_uid, key (of the record) and value, as `ObjectTask` writes it."""
+    """What of a plan is to be done, as messages: bucket_uid, key (of the record) and value, as `ObjectTask` writes it.
+    What is held waits; transitions that nothing carries out are only shown."""
     message = F.struct(
         F.col("effect").alias("action"),
         F.struct("owner", "bucket", "key", F.col("version_id").alias("version")).alias("target"),
@@ -41,20 +44,38 @@ def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
             _if_any("upload_id").alias("uploadId"),
         ).alias("details"),
     )
-    return plan.where(F.col("hold").isNull()).select(
+    return plan.where(F.col("hold").isNull() & F.col("acts")).select(
         "bucket_uid",
         F.concat("bucket_uid", F.lit("/"), "key").alias("key"),
         F.to_json(message).alias("value"),
     )
 
 
-def publish(messages: DataFrame, settings: Settings, data: Path, *, topic: str = OBJECT_TASKS_TOPIC) -> dict[str, int]:
-    """Appends the messages to the topic and gives their number per bucket uid. A part that fails is repeated by Spark:
-    a task may come twice, and doing it twice is safe."""
+def read_plan(session: SparkSession, folder: Path) -> DataFrame | None:
+    """The plan of a folder; None if it is empty, which is found out without Spark."""
+    files = [str(file) for file in sorted(folder.glob("*.parquet")) if pq.read_metadata(file).num_rows]
+    return session.read.schema(PLAN_SCHEMA).parquet(*files) if files else None
+
+
+def publish_plan(
+    session: SparkSession,
+    folder: Path,
+    settings: Settings,
+    data: Path,
+    *,
+    pass_id: str,
+    topic: str = OBJECT_TASKS_TOPIC,
+) -> dict[str, int]:
+    """Appends the tasks of a plan to the topic and gives their number per bucket uid. A part that fails is repeated by
+    Spark: a task may come twice, and doing it twice is safe."""
+    plan = read_plan(session, folder)
+    if plan is None:
+        return {}
     append = _appender(settings_module.dump(settings), str(data), topic)
-    written = messages.mapInArrow(append, "bucket_uid string, tasks long")
+    # In the order of the keys: objects that are neighbours in their bucket are looked at and deleted together.
+    written = tasks(plan, pass_id=pass_id).orderBy("key").mapInArrow(append, "bucket_uid string, tasks long")
     counted = written.groupBy("bucket_uid").agg(F.sum("tasks").alias("tasks")).collect()
-    return {row.bucket_uid: row.tasks for row in counted}
+    return {row["bucket_uid"]: row["tasks"] for row in counted}
 
 
 def _appender(settings: str, data: str, topic: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -66,8 +87,9 @@ def _appender(settings: str, data: str, topic: str) -> Callable[[Iterable[pa.Rec
             for batch in batches:
                 for start in range(0, batch.num_rows, _APPEND_RECORDS):
                     part = batch.slice(start, _APPEND_RECORDS)
-                    keys, values = part.column("key").to_pylist(), part.column("value").to_pylist()
-                    topics.append(topic, [Record(key, value.encode()) for key, value in zip(keys, values, strict=True)])
+                    # One key for all, so that neighbours stay together in a partition of the topic.
+                    first = part.column("key")[0].as_py()
+                    topics.append(topic, [Record(first, value.encode()) for value in part.column("value").to_pylist()])
                 yield _counted(batch.column("bucket_uid"))
         finally:
             topics.close()

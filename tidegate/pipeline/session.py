@@ -15,11 +15,25 @@ from pyspark.sql import SparkSession
 from tidegate.core.errors import Unavailable
 from tidegate.settings import Settings
 
+# For callers outside the pipeline, who hand a session on and know nothing of Spark.
+Session = SparkSession
+
 OLDEST_JAVA = 17
+# Passes are short, and each has code of its own: compiling it thoroughly took more time than running it.
+_COMPILER = "-XX:TieredStopAtLevel=1"
 _DIRECTORY = "spark"
-# The second logger is the one by whose level PySpark decides to announce another level at its start.
+# The second logger is the one by whose level PySpark decides to announce another level at its start. What goes wrong in
+# a job comes back to the caller as an error; the last ones would print it as well, at length.
 _LOGGING = """\
 rootLogger.level = error
+logger.writer.name = org.apache.spark.sql.execution.datasources.FileFormatWriter
+logger.writer.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
 logger.start.name = org.apache.spark.api.python.PythonGatewayServer
 logger.start.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -72,9 +86,11 @@ def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
     partitions = chosen.shuffle_partitions or 2 * (os.cpu_count() or 1)
     options = {
         "spark.driver.memory": chosen.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={home / 'log4j2.properties'} {_COMPILER}",
         "spark.local.dir": str(scratch),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A plan is made of more generated classes than are kept by default, and is made again in every pass.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # As Python reads JSON objects that name a key twice.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.sql.session.timeZone": "UTC",
@@ -90,9 +106,18 @@ def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
     return options | {name: value.get_secret_value() for name, value in chosen.options.items()}
 
 
+def remove_scratch(data: Path) -> None:
+    """What the session of this process, which has ended, left behind."""
+    shutil.rmtree(_scratch(data.resolve() / _DIRECTORY), ignore_errors=True)
+
+
+def _scratch(home: Path) -> Path:
+    return home / "scratch" / str(os.getpid())
+
+
 def _prepare(home: Path) -> Path:
     """A scratch directory of this process; those that killed processes left behind are removed."""
-    scratch = home / "scratch" / str(os.getpid())
+    scratch = _scratch(home)
     try:
         scratch.mkdir(parents=True, exist_ok=True)
         (home / "log4j2.properties").write_text(_LOGGING)

@@ -35,21 +35,21 @@ EVENT_COLUMNS = (
 )
 
 
-def versions_of(events: DataFrame) -> DataFrame:
+def versions_of(events: DataFrame, *, with_tags: bool = True) -> DataFrame:
     """The versions that exist (`VERSION_SCHEMA`); the null version is "null" everywhere.
 
-    `events` must hold every event of its keys; the same event may be there twice.
+    `events` must hold every event of its keys; the same event may be there twice. Where no rule asks for tags, what
+    was tagged later need not be looked for.
     """
-    instances = _instances(events)
-    tags = _last_tags(events, instances)
-    alive = _with_moves(instances).where(F.col("ended_ns").isNull()).join(tags, list(_INSTANCE), "left")
-    known = {
-        "version_id": F.col("version"),
-        "tags": F.coalesce("set_tags", "tags"),
-        "tagged_ns": F.coalesce("tagged_ns", F.lit(0)),
-        "moved_ns": F.coalesce("moved_ns", F.lit(0)),
-    }
-    return _versions(alive, known)
+    # Brought together by key once, they need not be moved again for anything that is done per key or version.
+    by_key = events.repartition(*_KEY)
+    instances = _instances(by_key)
+    alive = _with_moves(instances).where(F.col("ended_ns").isNull())
+    known = {"version_id": F.col("version"), "tagged_ns": F.lit(0), "moved_ns": F.coalesce("moved_ns", F.lit(0))}
+    if not with_tags:
+        return _versions(alive, known)
+    known |= {"tags": F.coalesce("set_tags", "tags"), "tagged_ns": F.coalesce("tagged_ns", F.lit(0))}
+    return _versions(alive.join(_last_tags(by_key, instances), list(_INSTANCE), "left"), known)
 
 
 def objects_of(puts: DataFrame) -> DataFrame:

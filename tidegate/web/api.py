@@ -28,6 +28,7 @@ from tidegate.administration import (
 from tidegate.core.events import Event
 from tidegate.core.records import BucketPolicy, KeyPolicy
 from tidegate.metalog_reader import parse_positions, show_positions
+from tidegate.metalog_statistics import MetalogStatisticsView, metalog_statistics
 from tidegate.pools import waking
 from tidegate.web.access import require_token
 from tidegate.web.errors import ErrorView
@@ -237,3 +238,11 @@ def read_metalog(
     else:
         events, reached = reader.page(parse_positions(after) if after else reader.start(), limit, wanted)
     return MetalogPage(events=[json.loads(event.to_bytes()) for event in events], next=show_positions(reached))
+
+
+@router.get("/metalog/statistics", tags=["metadata log"], summary="Events by operation, bucket and day; sizes")
+def show_metalog_statistics(
+    service: OfRequest, top: Annotated[int, Query(ge=1, le=1000, description="Buckets to show.")] = 10
+) -> MetalogStatisticsView:
+    topic = service.settings.metalog.topic
+    return metalog_statistics(service.topics, topic, service.directory.path, most_buckets=top)

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate import __version__, metrics
 from tidegate.core.records import GatewayEntry
-from tidegate.web import api, errors, lifecycle, pages
+from tidegate.web import api, errors, lifecycle, lifecycle_page, pages
 from tidegate.web.access import GivenToken, require_token
 from tidegate.web.service import OfRequest, Service
 
@@ -76,6 +76,7 @@ def create_app(service: Service) -> FastAPI:
     app.include_router(api.router)
     app.include_router(lifecycle.router)
     app.include_router(pages.router)
+    app.include_router(lifecycle_page.router)
 
     @app.get("/healthz", tags=["service"], summary="Whether the API and its tables answer; needs no token")
     def healthz(service: OfRequest) -> JSONResponse:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound, TidegateError, Unavailable
+from tidegate.core.s3errors import S3Error
 
 _RETRY_SECONDS = 5
 _STATUS: dict[type[TidegateError], HTTPStatus] = {
@@ -50,7 +51,11 @@ def install(app: FastAPI) -> None:
     def expected(request: Request, error: TidegateError) -> JSONResponse:
         status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), HTTPStatus.BAD_REQUEST)
         headers = {"Retry-After": str(_RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-        return error_response(status, type(error).__name__, str(error), headers)
+        # Rules that S3 would refuse are refused with its code.
+        code, message = (
+            (error.code, error.message) if isinstance(error, S3Error) else (type(error).__name__, str(error))
+        )
+        return error_response(status, code, message, headers)
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> JSONResponse:

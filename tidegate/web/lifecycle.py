@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.assembly import open_store
 from tidegate.core.errors import Unavailable
-from tidegate.lifecycle.inspection import AuditView, Inspector, KeyExplanationView, LifecycledBucketView, PassView
+from tidegate.lifecycle.inspection import AuditView, Inspector, KeyExplanationView, LifecycledBucketView
+from tidegate.lifecycle.pass_inspection import (
+    CurrentPassView,
+    EngineName,
+    PassDetailView,
+    PassInspector,
+    PassRequestView,
+    PassView,
+)
+from tidegate.lifecycle.simulation import SimulationView
 from tidegate.lifecycle.stores import Stores
 from tidegate.web.access import require_token
 from tidegate.web.api import ERRORS
@@ -23,9 +33,25 @@ class NewPass(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     bucket: str = Field("", max_length=255, description="Only this bucket; empty: all that have rules.")
+    dry_run: bool = Field(False, description="Only plan: nothing is done.")
+    engine: EngineName = Field("", description="Empty: the configured one.")
 
 
-def _inspector(service: OfRequest) -> Inspector:
+class RulesToSimulate(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    bucket: str = Field(max_length=255)
+    rules: str | dict[str, Any] = Field(
+        description="The body of PutBucketLifecycleConfiguration, or the AWS command line's JSON."
+    )
+    days: int = Field(30, ge=1, le=3660, description="How many days to look ahead.")
+    minimum: str | None = Field(None, description="x-amz-transition-default-minimum-object-size.")
+    most_keys: int = Field(
+        100_000, ge=1, le=10_000_000, description="After so many keys the answer is given, complete or not."
+    )
+
+
+def inspector_of(service: OfRequest) -> Inspector:
     return Inspector(service.tables, service.topics, service.settings.lifecycle, partial(_stores, service))
 
 
@@ -36,7 +62,7 @@ def _stores(service: Service) -> Stores:
     return Stores(service.registry, partial(open_store, endpoints.s3))
 
 
-_Inspector = Annotated[Inspector, Depends(_inspector)]
+_Inspector = Annotated[Inspector, Depends(inspector_of)]
 
 
 @router.get("/lifecycle/buckets", summary="Buckets with rules to carry out")
@@ -54,9 +80,16 @@ def explain_object(
     return inspector.explain(bucket, key, version)
 
 
-@router.post("/lifecycle/run", summary="Start a pass now", status_code=202)
-def run_lifecycle(inspector: _Inspector, new: NewPass) -> PassView:
-    return inspector.run(new.bucket)
+@router.post("/lifecycle/simulate", summary="What rules would do to a bucket and when, before they are put")
+def simulate_rules(inspector: _Inspector, new: RulesToSimulate) -> SimulationView:
+    document = new.rules if isinstance(new.rules, str) else json.dumps(new.rules)
+    return inspector.simulate(
+        new.bucket,
+        document.encode(),
+        days=new.days,
+        minimum=new.minimum,
+        progress=lambda keys: keys < new.most_keys,
+    )
 
 
 @router.get("/audit", summary="What lifecycle did: the newest records, the oldest of them first")
@@ -67,3 +100,34 @@ def read_audit(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[AuditView]:
     return inspector.audit(bucket=bucket, key=key, count=limit)
+
+
+def passes_of(service: OfRequest) -> PassInspector:
+    return PassInspector(service.tables, service.settings.lifecycle, service.directory.path)
+
+
+_Passes = Annotated[PassInspector, Depends(passes_of)]
+
+
+@router.get("/passes", summary="The newest passes, the oldest of them first")
+def list_passes(passes: _Passes, limit: Annotated[int, Query(ge=1, le=500)] = 20) -> list[PassView]:
+    return passes.history(limit)
+
+
+@router.post("/passes", summary="Ask for a pass; it begins when no other runs", status_code=202)
+def request_pass(passes: _Passes, new: NewPass) -> PassRequestView:
+    return passes.submit(new.bucket, dry_run=new.dry_run, engine=new.engine)
+
+
+@router.get("/passes/current", summary="The pass that runs, those that wait, and the last one")
+def current_pass(passes: _Passes) -> CurrentPassView:
+    return passes.current()
+
+
+@router.get("/passes/{pass_id}", summary="One pass, by bucket and rule")
+def show_pass(
+    passes: _Passes,
+    pass_id: str,
+    entries: Annotated[int, Query(ge=0, le=1000, description="How many entries of its plan to show.")] = 0,
+) -> PassDetailView:
+    return passes.show(pass_id, entries=entries)

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate import __version__
+from tidegate.web.layout import page, table
+from tidegate.web.lifecycle_page import overview
 from tidegate.web.service import OfRequest, StatusView
-
-_TEMPLATES = Path(__file__).parent / "templates"
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-}
 
 router = APIRouter(include_in_schema=False)
 
 
-def _page(title: str, content: str) -> HTMLResponse:
-    template = Template((_TEMPLATES / "page.html").read_text())
-    text = template.substitute(title=escape(title), content=content, version=escape(__version__))
-    return HTMLResponse(text, headers=_HEADERS)
-
-
 @router.get("/")
 def status_page(service: OfRequest) -> HTMLResponse:
-    return _page("Status", _status(service.status()))
+    return page("Status", _status(service.status()) + overview(service))
 
 
 @router.get("/docs")
 def api_page(request: Request) -> HTMLResponse:
-    return _page("HTTP API", _api(request.app.openapi()))
+    return page("HTTP API", _api(request.app.openapi()))
 
 
 def _status(status: StatusView) -> str:
@@ -47,19 +33,11 @@ def _status(status: StatusView) -> str:
     ]
     return (
         f"<p class=lead>S3 endpoint <code>{escape(status.s3 or 'starting')}</code></p>"
-        f"<section><h2>Pools</h2>{_table(('State', 'Pools'), pools, 'There are no pools yet.')}"
+        f"<section><h2>Pools</h2>{table(('State', 'Pools'), pools, 'There are no pools yet.')}"
         f"<p>{status.running_pools} running now.</p></section>"
-        f"<section><h2>Gateways</h2>{_table(('Address', 'Process', 'Since'), gateways, 'No gateway is registered.')}"
+        f"<section><h2>Gateways</h2>{table(('Address', 'Process', 'Since'), gateways, 'No gateway is registered.')}"
         "</section>"
     )
-
-
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], empty: str) -> str:
-    if not rows:
-        return f"<p>{escape(empty)}</p>"
-    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _api(description: dict[str, Any]) -> str:
@@ -90,7 +68,7 @@ def _operation(method: str, path: str, operation: dict[str, Any], description: d
         f"{code} {reply.get('description', '')}".strip() for code, reply in operation["responses"].items()
     )
     details = (
-        _table(("Name", "In", "Type", "Meaning"), parameters, "No parameters.") + f"<p>Replies: {escape(replies)}</p>"
+        table(("Name", "In", "Type", "Meaning"), parameters, "No parameters.") + f"<p>Replies: {escape(replies)}</p>"
     )
     summary = f"<b>{escape(method)}</b> <code>{escape(path)}</code> {escape(operation.get('summary', ''))}"
     return f"<details><summary>{summary}</summary>{details}</details>"

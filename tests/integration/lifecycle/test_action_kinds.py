@@ -221,7 +221,7 @@ def test_on_a_suspended_bucket_a_null_marker_takes_the_null_versions_place(scene
 def test_a_null_marker_that_the_store_cannot_remove_is_left_alone(scenes: Scenes) -> None:
     scenes.world.wait_for_pass()
     assert scenes.world.markers("markers-suspended") == {("k", "null")}
-    assert scenes.world.audits("markers-suspended") == []
+    assert {record["outcome"] for record in scenes.world.audits("markers-suspended")} <= {"NOOP_RESOLVED"}
 
 
 def test_locked_versions_stay(scenes: Scenes) -> None:

@@ -95,23 +95,11 @@ def test_explain_says_what_is_missing_or_wrong(world: World, bucket: str) -> Non
         assert api.get("/api/v1/lifecycle/explain", params={"bucket": bucket}).status_code == 422
 
 
-def test_a_pass_can_be_started_and_waited_for(world: World, bucket: str) -> None:
-    world.wait_until(
-        lambda: bucket in [view["bucket"] for view in world.service.cli("lifecycle", "buckets")], "the list"
-    )
-    world.wait_for_pass()
-    with world.service.api() as api:
-        assert api.post("/api/v1/lifecycle/run", json={"bucket": "no-such-bucket"}).status_code in (404, 409)
-        world.wait_until(
-            lambda: api.post("/api/v1/lifecycle/run", json={"bucket": bucket}).status_code == 202, "a pass"
-        )
-
-
 def test_a_command_without_a_running_service_says_what_to_do(world: World, tmp_path: Any) -> None:
     from running_service import RunningService
 
     resting = RunningService(tmp_path / "data")
     assert resting.cli("audit") == []
     assert resting.cli("lifecycle", "buckets") == []
-    done = resting.run_cli("lifecycle", "run", "--wait")
-    assert done.returncode == 1 and "does not run" in done.stderr
+    done = resting.run_cli("lifecycle", "explain", "s3://bucket/key")
+    assert done.returncode == 1 and "there is no bucket bucket" in done.stderr

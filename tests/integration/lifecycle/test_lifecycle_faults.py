@@ -1,4 +1,4 @@
-"""Killed processes, races and stores that refuse: what is due goes, what is fresh stays, and each is told once."""
+"""The listing engine with killed processes and races: what is due goes, what is fresh stays, and each is told once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from lifecycle_world import NANOSECOND, World
 from running_service import RunningService
-
-from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.records import Key
-from tidegate.pools.catalogue import keys_of
 
 MakeService = Callable[..., RunningService]
 SHORT_DAY = 3.0
@@ -43,6 +38,7 @@ def put_all(world: World, bucket: str, keys: list[str]) -> None:
 
 def test_killed_at_random_points_everything_due_goes_and_is_recorded_once(make_service: MakeService) -> None:
     service = make_service(
+        lifecycle__engine="listing",
         lifecycle__day_seconds=SHORT_DAY,
         lifecycle__interval_seconds=1,
         lifecycle__listing_limit=20,
@@ -75,7 +71,12 @@ def test_killed_at_random_points_everything_due_goes_and_is_recorded_once(make_s
 
 
 def test_an_object_rewritten_while_its_delete_runs_is_never_lost(make_service: MakeService) -> None:
-    service = make_service(lifecycle__day_seconds=SHORT_DAY, lifecycle__interval_seconds=1, lifecycle__listing_limit=50)
+    service = make_service(
+        lifecycle__engine="listing",
+        lifecycle__day_seconds=SHORT_DAY,
+        lifecycle__interval_seconds=1,
+        lifecycle__listing_limit=50,
+    )
     world = World(service, service.create_pool("racing"))
     world.bucket("races", EXPIRE)
     keys = [f"old/{number:03d}" for number in range(60)]
@@ -101,27 +102,3 @@ def test_an_object_rewritten_while_its_delete_runs_is_never_lost(make_service: M
             deletions += 1
             assert at - written.pop(event["key"]) >= SHORT_DAY, event
     assert deletions >= len(keys)
-
-
-def test_a_bucket_whose_deletes_are_refused_blocks_only_itself_and_catches_up(make_service: MakeService) -> None:
-    service = make_service(lifecycle__day_seconds=SHORT_DAY, lifecycle__interval_seconds=1)
-    refusing, sound = (World(service, service.create_pool(name)) for name in ("refusing", "sound"))
-    tables = SqliteTables(service.data / "tables.db")
-    refusing.bucket("refused", EXPIRE)
-    sound.bucket("fine", EXPIRE)
-    refusing.wait_until(lambda: any(key.internal for key in keys_of(tables, "refusing")), "the service key")
-    (key,) = [key for key in keys_of(tables, "refusing") if key.internal]
-    tables.put(Key.PREFIX + key.access_key, replace(key, policy="readonly").to_json())
-    time.sleep(1.5)  # until the gateways have forgotten the old policy
-    refusing.put("refused", "old/1")
-    sound.put("fine", "old/1")
-    sound.wait_until(lambda: not sound.keys("fine"), "expiry in the sound pool")
-    refusing.wait_until(
-        lambda: any(record["outcome"] == "BLOCKED" for record in refusing.audits("refused")), "a blocked action"
-    )
-    assert refusing.keys("refused") == {"old/1"}
-    tables.put(Key.PREFIX + key.access_key, key.to_json())
-    tables.close()
-    refusing.wait_until(lambda: not refusing.keys("refused"), "expiry after the store healed")
-    outcomes = Counter(record["outcome"] for record in refusing.audits("refused"))
-    assert outcomes["DONE"] == 1 and set(outcomes) == {"DONE", "BLOCKED"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
@@ -10,8 +12,6 @@ from pyspark.sql import functions as F
 from tidegate.core.lifecycle.assess import Effect, Terms
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.lifecycle.walking import walk
-from tidegate.pipeline import listing_source
 from tidegate.pipeline.actions import RuledBucket, actions_frame
 from tidegate.pipeline.evaluate import evaluate
 from tidegate.pipeline.listing_source import WalkedBucket, listed_uploads, listed_versions, newest_first
@@ -33,7 +33,6 @@ TERMS = Terms(Versioning.ENABLED, day_seconds=1)
 @pytest.fixture(scope="module")
 def bucket(spark, service):
     """A versioned bucket: two versions of each key, one key tagged, one behind a marker, one open upload."""
-    listing_source.register(spark, walk)
     key = service.create_pool("spark-listing")
     client = service.s3(key)
     client.create_bucket(Bucket="spark-walked")
@@ -67,9 +66,32 @@ def test_folders_are_read_in_parallel(spark, bucket):
     assert listed_versions(spark, [bucket[0]]).rdd.getNumPartitions() > 3
 
 
+def test_keys_beside_each_other_are_read_in_parallel_ranges_none_lost_and_none_twice(spark, service, bucket):
+    """More versions than a page shows, without folders to go by; names sort around the slash and the dot, in whose
+    order SeaweedFS lists otherwise than S3."""
+    walked = replace(bucket[0], name="spark-flat")
+    client = bucket[1]
+    client.create_bucket(Bucket="spark-flat")
+    client.put_bucket_versioning(Bucket="spark-flat", VersioningConfiguration={"Status": "Enabled"})
+    names = [name for n in range(175) for name in (f"log-{n:04}", f"log-{n:04}.gz", f"log-{n:04}-old", f"log-{n:04}/x")]
+
+    def put_twice(name):
+        return [
+            (name, client.put_object(Bucket="spark-flat", Key=name, Body=body)["VersionId"]) for body in (b"", b"1")
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        expected = [pair for pairs in pool.map(put_twice, names) for pair in pairs]
+    frame = listed_versions(spark, [walked])
+    rows = frame.collect()
+    assert sorted((row.key, row.version_id) for row in rows) == sorted(expected)
+    assert all(row.resolved for row in rows)
+    assert frame.rdd.getNumPartitions() > 3
+
+
 def test_only_the_given_prefix_is_listed(spark, bucket):
     walked, _ = bucket
-    only = WalkedBucket(**{**{name: getattr(walked, name) for name in walked.__slots__}, "prefix": "many/"})
+    only = replace(walked, prefix="many/")
     assert {row.key for row in listed_versions(spark, [only]).collect()} == {key for key in KEYS if key[:5] == "many/"}
 
 
@@ -77,13 +99,40 @@ def test_open_uploads_are_listed(spark, bucket):
     assert [row.key for row in listed_uploads(spark, [bucket[0]]).collect()] == ["b/up"]
 
 
+def test_a_bucket_that_cannot_be_listed_is_one_row_with_its_problem_and_stops_no_other(spark, bucket):
+    walked, _ = bucket
+    gone = replace(walked, uid="gone", name="spark-no-such-bucket")
+    foreign = replace(walked, uid="foreign", secret="x" * len(walked.secret))
+    silent = replace(walked, uid="silent", url="http://127.0.0.1:9")
+    for listed in (listed_versions, listed_uploads):
+        rows = listed(spark, [gone, walked, foreign, silent]).collect()
+        problems = {row.bucket_uid: row for row in rows if row.problem is not None}
+        assert set(problems) == {"gone", "foreign", "silent"}
+        assert all(row.key is None and row.resolved is False for row in problems.values())
+        assert "NoSuchBucket" in problems["gone"].problem
+        assert "SignatureDoesNotMatch" in problems["foreign"].problem
+        assert "does not answer" in problems["silent"].problem
+        others = [row for row in rows if row.problem is None]
+        assert len(others) == listed(spark, [walked]).count()
+        assert {row.bucket_uid for row in others} == {"uid"}
+
+
+def test_the_secret_is_in_no_plan_of_spark_and_in_no_problem(spark, bucket, capfd):
+    walked = replace(bucket[0], name="spark-no-such-bucket")
+    frame = listed_versions(spark, [walked])
+    frame.explain("formatted")
+    frame.explain(True)
+    shown = capfd.readouterr().out + repr(walked) + str(frame.collect())
+    assert "tidegate-listing" in shown
+    assert walked.secret not in shown
+
+
 def test_the_plan_of_a_walk_has_what_is_due_and_knows_tags_where_a_rule_asks_for_them(spark, bucket):
     walked, client = bucket
     now_ns = time.time_ns() + 10 * 10**9
     ruled = RuledBucket("uid", RULES, TERMS)
     needs = tag_needs(RULES.active(), day_seconds=TERMS.day_seconds, now_ns=now_ns)
-    values = {name: getattr(walked, name) for name in walked.__slots__}
-    tagging = WalkedBucket(**{**values, "tag_needs": needs})
+    tagging = replace(walked, tag_needs=needs)
     versions = listed_versions(spark, [tagging]).where(F.col("resolved"))
     subjects = placed(versions, newest_first(), most_newer=0, now_ns=now_ns)
     subjects = subjects.unionByName(of_uploads(listed_uploads(spark, [tagging])))

@@ -9,36 +9,18 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from cli_runs import Run, parsed, put
+from click.testing import CliRunner
 
-from tidegate.assembly import open_tables, open_topics
+from tidegate.assembly import open_tables
 from tidegate.cli.main import main
-from tidegate.core.events import Event, EventKind
 from tidegate.core.records import PoolState
-from tidegate.ports import Record
 from tidegate.settings import load
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs a command on the test's own data directory."""
-
-    def invoke(*words: str, input: str | None = None) -> Result:
-        return CliRunner().invoke(main, [*words, "--data", str(tmp_path / "data")], input=input)
-
-    return invoke
 
 
 @pytest.fixture
 def made(run: Run) -> dict[str, Any]:
     return parsed(run("pool", "create", "physics", "--json"))
-
-
-def parsed(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def every_command(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -224,24 +206,6 @@ def test_settings_show_values_with_sources_and_hide_secrets(run: Run) -> None:
     }
     assert found["gateway.port"]["source"] == "default"
     assert "abracadabra" not in run("settings", "show", "--set", "api.admin_token=abracadabra").stdout
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Callable[..., None]:
-    def append(*events: Event) -> None:
-        data = tmp_path / "data"
-        data.mkdir(exist_ok=True)
-        settings = load(data)
-        topics = open_topics(settings, data)
-        topics.create(settings.metalog.topic, settings.metalog.partitions)
-        topics.append(settings.metalog.topic, [Record(event.key, event.to_bytes()) for event in events])
-        topics.close()
-
-    return append
-
-
-def put(number: int, key: str, bucket: str = "b") -> Event:
-    return Event(ts_ns=number, operation=EventKind.PUT, pool="p", bucket=bucket, bucket_uid="u", key=key, size=1)
 
 
 def test_the_tail_of_the_log_is_printed_one_json_object_per_line(run: Run, journal: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""Tables and topics on SQLite, a registry without running pools, and stores in memory."""
+"""Tables and topics on SQLite, a registry without running pools, stores in memory, and the Spark session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from lifecycle_place import LifecyclePlace
+from spark_session import spark
+
+__all__ = ["spark"]
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ class LifecyclePlace:
         self.topics.create(LOG, 2)
         create_topics(self.topics)
         settings = Settings()
-        self.settings = LifecycleSettings(day_seconds=100, listing_limit=5)
+        self.settings = LifecycleSettings(engine="listing", day_seconds=100, listing_limit=5)
         self.registry = Registry(self.tables, Vault.open(data), data, settings)
         self.stores: dict[str, MemoryStore] = {}
         self.stop = Flag()
@@ -89,7 +89,7 @@ class LifecyclePlace:
 
     def conductor(self, **settings: float | str) -> Conductor:
         chosen = LifecycleSettings(**(self.settings.model_dump() | settings))
-        return Conductor(self.tables, self.topics, chosen)
+        return Conductor(self.tables, self.topics, chosen, {})
 
     def bucket_processor(self) -> BucketProcessor:
         made = BucketProcessor(self.tables, self.topics, self.open_stores(), self.settings, stop=self.stop)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tidegate.core.errors import Conflict, NotFound, TidegateError
 from tidegate.core.events import Pairs
+from tidegate.core.identities import Identity, holds
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload, ListedVersion, UploadPage, VersionPage
 from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure, DeleteResult
@@ -200,16 +201,12 @@ class MemoryStore:
         return next((entry for entry in versions if entry.version_id == (version_id or versions[0].version_id)), None)
 
     def _is_meant(self, entry: DeleteEntry) -> bool:
-        if entry.etag is None and entry.last_modified is None and entry.size is None:
+        if entry == DeleteEntry(entry.key, entry.version_id):
             return True
         found = self._find(entry.key, entry.version_id)
-        return (
-            found is not None
-            and not found.is_marker
-            and entry.etag in (None, f'"{found.etag}"')
-            and entry.last_modified in (None, found.modified)
-            and entry.size in (None, found.size)
-        )
+        if found is None or found.is_marker:
+            return False
+        return holds(entry, Identity(found.etag, found.size, found.last_modified))
 
     def _remove(self, entry: DeleteEntry) -> None:
         if not entry.version_id and self.state is not Versioning.OFF:

@@ -6,10 +6,26 @@ import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
 
 from tidegate.core.errors import Conflict, InvalidInput, NotFound
-from tidegate.lifecycle.passes import PassLock, PassReports
+from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.lifecycle.listing_pass import ListingEngine
+from tidegate.lifecycle.pass_lock import LOCK, PassLock
+from tidegate.lifecycle.passes import (
+    PassOrder,
+    PassProgress,
+    PassReport,
+    PassReports,
+    PassRequests,
+    PassStatus,
+    new_pass_id,
+)
 from tidegate.lifecycle.topics import backlog
 
 ONE = 1_800_000_000.0  # a time at which 01:00 is some hours away
+
+
+def order(now: float, bucket: str = "") -> PassOrder:
+    now_ns = int(now * 1e9)
+    return PassOrder(new_pass_id(now_ns), "request", now_ns, 0, bucket)
 
 
 def finish(place: LifecyclePlace) -> None:
@@ -84,7 +100,7 @@ def test_a_round_is_skipped_while_the_last_pass_has_a_backlog(place: LifecyclePl
     assert conductor.run_once(ONE) is not None
     assert conductor.run_once(ONE + 10) is None
     with pytest.raises(Conflict, match="1 listings and 0 actions"):
-        conductor.start(ONE + 11, trigger="manual")
+        conductor.start(order(ONE + 11), "listing")
     finish(place)
     assert conductor.run_once(ONE + 15) is None  # its round is used up
     assert conductor.run_once(ONE + 20) is not None
@@ -108,9 +124,9 @@ def test_the_report_of_a_pass_says_what_it_did_and_its_tasks_are_cleared_away(pl
     conductor = place.conductor(interval_seconds=10)
     report = conductor.run_once(ONE)
     assert report is not None
-    conductor.close_ended(ONE + 1)
+    ListingEngine(place.tables, place.topics).between(ONE + 1)
     finish(place)
-    conductor.close_ended(ONE + 5)
+    ListingEngine(place.tables, place.topics).between(ONE + 5)
     (ended,) = PassReports(place.tables).all()
     assert (ended.id, ended.ended_ns, ended.outcomes) == (report.id, int((ONE + 5) * 1e9), {"DONE": 2})
     assert (place.bucket_tasks(), place.object_tasks()) == ([], [])
@@ -123,8 +139,8 @@ def test_a_pass_for_one_bucket_leaves_the_others_alone(place: LifecyclePlace) ->
     place.bucket("plain")
     conductor = place.conductor()
     with pytest.raises(NotFound, match="plain"):
-        conductor.start(ONE, trigger="manual", bucket="plain")
-    conductor.start(ONE, trigger="manual", bucket="films")
+        conductor.start(order(ONE, "plain"), "listing")
+    conductor.start(order(ONE, "films"), "listing")
     assert [task.bucket for task in place.bucket_tasks()] == ["films"]
 
 
@@ -151,9 +167,9 @@ def test_the_books_of_a_pass_are_closed_before_the_next_one_begins(place: Lifecy
     place.pool()
     place.bucket("photos", rule_set(DAYS))
     conductor = place.conductor()
-    first = conductor.start(ONE, trigger="manual")
+    first = conductor.start(order(ONE), "listing")
     finish(place)
-    second = conductor.start(ONE + 1, trigger="manual")
+    second = conductor.start(order(ONE + 1), "listing")
     reports = {report.id: report.ended_ns for report in PassReports(place.tables).all()}
     assert reports == {first.id: int((ONE + 1) * 1e9), second.id: None}
 
@@ -161,10 +177,107 @@ def test_the_books_of_a_pass_are_closed_before_the_next_one_begins(place: Lifecy
 def test_closing_late_does_not_forget_the_pass_that_has_begun_meanwhile(place: LifecyclePlace) -> None:
     place.pool()
     place.bucket("photos", rule_set(DAYS))
-    first = place.conductor().start(ONE, trigger="manual")
+    first = place.conductor().start(order(ONE), "listing")
     finish(place)
-    second = place.conductor().start(ONE + 1, trigger="manual")
+    second = place.conductor().start(order(ONE + 1), "listing")
     reports = PassReports(place.tables)
-    reports.end(first.ended(int((ONE + 2) * 1e9), {}))
+    reports.end(first, first.ended(int((ONE + 2) * 1e9), PassStatus.OK))
     running = reports.running()
     assert running is not None and running.id == second.id
+
+
+def test_a_pass_that_is_asked_for_comes_before_the_rounds_and_takes_in_rules_that_were_just_put(
+    place: LifecyclePlace,
+) -> None:
+    place.pool()
+    bucket = place.bucket("photos")
+    place.tables.put(LIFECYCLE + bucket.uid, rule_set(DAYS).to_json())
+    conductor, requests = place.conductor(interval_seconds=10), PassRequests(place.tables)
+    pass_id = requests.submit("photos", now=ONE)
+    report = conductor.run_once(ONE)
+    assert report is not None and (report.id, report.trigger, report.buckets) == (pass_id, "request", 1)
+    assert requests.oldest() is None
+    assert [task.bucket for task in place.bucket_tasks()] == ["photos"]
+
+
+def test_a_request_waits_while_the_last_pass_is_at_work(place: LifecyclePlace) -> None:
+    place.pool()
+    place.bucket("photos", rule_set(DAYS))
+    conductor, requests = place.conductor(interval_seconds=1000), PassRequests(place.tables)
+    assert conductor.run_once(ONE) is not None
+    first, second = (requests.submit("photos", now=ONE + number) for number in (1, 2))
+    assert conductor.run_once(ONE + 3) is None
+    finish(place)
+    served = conductor.run_once(ONE + 4)
+    assert served is not None and served.id == first
+    waiting = requests.oldest()
+    assert waiting is not None and waiting.id == second
+
+
+@pytest.mark.parametrize(
+    ("bucket", "dry_run", "engine", "problem"),
+    [
+        ("plain", False, "", "plain has no lifecycle rules"),
+        ("", True, "listing", "a dry run needs the engine spark"),
+        ("", False, "abacus", "no engine 'abacus'"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_answered_by_its_report(
+    place: LifecyclePlace, bucket: str, dry_run: bool, engine: str, problem: str
+) -> None:
+    place.pool()
+    place.bucket("plain")
+    requests = PassRequests(place.tables)
+    pass_id = requests.submit(bucket, dry_run, engine=engine, now=ONE)
+    place.conductor().run_once(ONE)
+    report = PassReports(place.tables).get(pass_id)
+    assert report is not None and report.status is PassStatus.FAILED
+    assert problem in report.problem
+    assert requests.oldest() is None
+
+
+def test_a_pass_that_was_killed_is_closed_by_the_next_and_its_request_is_not_served_again(
+    place: LifecyclePlace,
+) -> None:
+    place.pool()
+    place.bucket("photos", rule_set(DAYS))
+    reports, requests = PassReports(place.tables), PassRequests(place.tables)
+    pass_id = requests.submit(now=ONE)
+    reports.put(PassReport(pass_id, "spark", "request", int(ONE * 1e9), 1))
+    PassProgress(pass_id, "planning", int(ONE * 1e9), buckets=1).store(place.tables)
+    place.tables.put(LOCK, "another-machine/1/1/token", expires_in=60)
+    conductor = place.conductor(interval_seconds=1)
+    assert [conductor.run_once(ONE + number) for number in range(1, 4)] == [None] * 3  # its lock holds
+    place.tables.delete(LOCK)
+    assert conductor.run_once(ONE + 5) is not None
+    report = reports.get(pass_id)
+    assert report is not None and report.status is PassStatus.INTERRUPTED
+    assert "planning" in report.problem
+    assert PassProgress.load(place.tables) is None
+    assert requests.oldest() is None
+
+
+def test_a_daily_pass_that_was_killed_is_made_up_for_once(place: LifecyclePlace) -> None:
+    place.pool()
+    place.bucket("photos", rule_set(DAYS))
+    reports, requests = PassReports(place.tables), PassRequests(place.tables)
+    conductor = place.conductor(cron="0 * * * *")
+    conductor.run_once(ONE)
+    for trigger in ("schedule", "request"):
+        killed = PassReport(new_pass_id(int(ONE * 1e9)), "listing", trigger, int(ONE * 1e9), 1)
+        reports.put(killed)
+        PassProgress(killed.id, "acting", int(ONE * 1e9)).store(place.tables)
+        report = conductor.run_once(ONE + 1)
+        assert (report is not None) is (trigger == "schedule")
+        assert requests.oldest() is None
+
+
+def test_the_lock_of_a_process_that_is_dead_is_taken_over(place: LifecyclePlace) -> None:
+    held = PassLock(place.tables, seconds=60)
+    assert held.try_acquire()
+    machine, pid, started, token = str(place.tables.get(LOCK)).split("/")
+    assert not PassLock(place.tables, seconds=60).try_acquire()
+    place.tables.put(LOCK, f"elsewhere{machine}/{pid}/0/{token}", expires_in=60)
+    assert not PassLock(place.tables, seconds=60).try_acquire()
+    place.tables.put(LOCK, f"{machine}/{pid}/{int(started) - 1}/{token}", expires_in=60)
+    assert PassLock(place.tables, seconds=60).try_acquire()

@@ -22,6 +22,7 @@ from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
 
 OLD, LATER = 1000.0, 2000.0
+SECOND = 1_000_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +100,62 @@ def test_what_was_replaced_or_is_gone_is_left_alone(scene: Scene) -> None:
     assert set(scene.outcomes().values()) == {Outcome.NOOP_RESOLVED}
     assert sorted(scene.reasons()) == ["it is gone", "it was replaced", "it was replaced"]
     assert set(scene.store.versions) == {"replaced", "same-bytes"}
+
+
+def logged(scene: Scene, listed: ListedVersion, effect: Effect = Effect.DELETE) -> ObjectTask:
+    """A task from the log: it knows when the version was written, and not the store's own time for it."""
+    created_ns, due_ns = int(listed.last_modified * SECOND), int(LATER * SECOND)
+    times = {"created_ns": created_ns, "due_ns": due_ns, "became_due_ns": due_ns}
+    return scene.task(listed, effect, last_modified="", **times)
+
+
+def test_tasks_from_the_log_spare_what_was_rewritten_with_the_same_bytes(scene: Scene) -> None:
+    kept, doomed = scene.store.put("kept", OLD, etag="e"), scene.store.put("doomed", OLD, etag="e")
+    scene.publish(logged(scene, kept), logged(scene, doomed))
+    fresh = scene.store.put("kept", LATER, etag="e")
+    scene.run()
+    assert scene.outcomes() == {"kept": Outcome.NOOP_RESOLVED, "doomed": Outcome.DONE}
+    assert scene.store.versions == {"kept": [fresh]}
+
+
+@pytest.mark.parametrize("skew", [-450, 0, 450])
+def test_clocks_that_differ_by_less_than_half_of_the_time_do_no_harm(scene: Scene, skew: float) -> None:
+    """The store's clock is behind, or ahead, of the log's."""
+    kept, doomed = scene.store.put("kept", OLD, etag="e"), scene.store.put("doomed", OLD, etag="e")
+    scene.publish(logged(scene, kept), logged(scene, doomed))
+    scene.store.put("doomed", OLD + skew, etag="e")
+    scene.store.put("kept", LATER + skew, etag="e")
+    scene.run()
+    assert set(scene.store.versions) == {"kept"}
+
+
+def test_an_object_that_was_due_from_its_first_moment_is_deleted(scene: Scene) -> None:
+    """A rule's date may lie long before the object."""
+    task = logged(scene, scene.store.put("late", LATER))
+    scene.publish(replace(task, due_ns=1, became_due_ns=task.created_ns))
+    scene.run()
+    assert scene.outcomes() == {"late": Outcome.DONE}
+
+
+def test_from_the_log_too_a_superseded_current_version_gets_no_marker(scene: Scene) -> None:
+    scene.store.state = Versioning.ENABLED
+    superseded = scene.store.put("k", OLD, etag="e")
+    scene.publish(logged(scene, superseded, Effect.EXPIRE))
+    scene.store.put("k", LATER, etag="e")
+    scene.run()
+    assert [version.is_marker for version in scene.store.versions["k"]] == [False, False]
+
+
+def test_a_null_version_that_was_replaced_survives_and_a_named_one_is_taken_at_its_word(scene: Scene) -> None:
+    scene.store.state = Versioning.ENABLED
+    named = scene.store.put("named", OLD)
+    scene.store.state = Versioning.SUSPENDED
+    null = scene.store.put("null", OLD, etag="e")
+    tasks = [replace(logged(scene, listed), version_id=listed.version_id) for listed in (named, null)]
+    scene.publish(replace(tasks[0], etag="never seen"), tasks[1])
+    fresh = scene.store.put("null", LATER, etag="e")
+    scene.run()
+    assert scene.store.versions == {"null": [fresh]}
 
 
 def test_a_listed_etag_that_the_store_does_not_mean_is_not_held_against_the_object(scene: Scene) -> None:
@@ -186,7 +243,7 @@ def test_trouble_on_the_way_is_tried_again_at_once(scene: Scene, when: str) -> N
 def test_lasting_trouble_is_left_for_later_and_then_to_the_next_pass(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.lifecycle.object_processor._POSTPONED_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("tidegate.lifecycle.task_consumer._POSTPONED_SECONDS", (0.0, 0.0))
     monkeypatch.setattr("tidegate.lifecycle.object_processor._SICK_SECONDS", 0.0)
     scene.store.trouble = [("before", Unavailable("no answer"))] * 100
     scene.publish(scene.task(scene.store.put("a", OLD)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from lifecycle_place import DAYS, LOG, LifecyclePlace, rule_set
 
 from tidegate.core.events import Event, EventKind
+from tidegate.core.lifecycle.cursors import CURSORS
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
-from tidegate.core.records import Bucket
+from tidegate.core.records import Bucket, BucketState
+from tidegate.lifecycle.bucket_list import reconcile
 from tidegate.ports import Record
 
 
@@ -49,15 +51,16 @@ def test_a_bucket_made_anew_under_the_same_name_is_another(place: LifecyclePlace
     populator, first = place.populator(), place.bucket("photos")
     put_rules(place, first, rule_set(DAYS))
     populator.run_once()
-    place.tables.put(f"lifecycle/cursors/{first.uid}/03", "{}")
+    known = [f"{prefix}{first.uid}" for prefix in (LIFECYCLE, CURSORS, BucketState.PREFIX)]
+    for entry in known[1:]:
+        place.tables.put(entry, "{}")
     place.log(EventKind.BUCKET_DELETED, first)
     place.registry.delete_bucket("photos")
     second = place.bucket("photos")
     place.log(EventKind.BUCKET_CREATED, second)
     populator.run_once()
     assert place.listed() == []
-    assert place.tables.get(LIFECYCLE + first.uid) is None
-    assert place.tables.get(f"lifecycle/cursors/{first.uid}/03") is None
+    assert [place.tables.get(entry) for entry in known] == [None] * 3
     put_rules(place, second, rule_set(DAYS))
     populator.run_once()
     assert place.listed() == [("photos", second.uid)]
@@ -78,7 +81,7 @@ def test_what_the_log_holds_no_more_is_taken_from_the_tables(place: LifecyclePla
     bucket = place.bucket("photos")
     place.tables.put(LIFECYCLE + bucket.uid, rule_set(DAYS).to_json())
     place.bucket("plain")
-    place.populator().reconcile()
+    reconcile(place.tables)
     assert place.listed() == [("photos", bucket.uid)]
 
 

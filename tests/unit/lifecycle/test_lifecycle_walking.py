@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from memory_store import MemoryStore
 
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.lifecycle.walking import versions_of, walk
+from tidegate.walking import versions_of, walk
 
 ORDERS = pytest.mark.parametrize("by_directories", [False, True], ids=["as S3", "as SeaweedFS"])
 
@@ -100,9 +100,16 @@ def test_one_large_folder_becomes_a_walk_of_its_own(by_directories: bool) -> Non
     assert walked(store, limit=10)[0] == truth(store)
 
 
-def test_a_name_crowded_out_by_its_continuations_is_told_and_left_alone() -> None:
-    names = ["file", *(f"file-{number:02d}" for number in range(30))]
-    store = filled(dict.fromkeys(names, 1), by_directories=True)
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_a_name_crowded_out_by_its_continuations_is_found_by_itself(count: int) -> None:
+    names = {f"file-{number:02d}": 1 for number in range(30)}
+    store = filled(names | ({"file": count} if count else {}), by_directories=True)
+    assert walked(store, limit=10) == (truth(store), set())
+
+
+def test_a_name_that_is_crowded_out_and_has_more_versions_than_a_page_is_told_and_left_alone() -> None:
+    names = {"file": 11} | {f"file-{number:02d}": 1 for number in range(30)}
+    store = filled(names, by_directories=True)
     found, unresolved = walked(store, limit=10)
     assert unresolved == {"file"}
     assert found == {key: ids for key, ids in truth(store).items() if key != "file"}

@@ -1,4 +1,4 @@
-"""The Spark session, and the rules and versions that the core's tests generate."""
+"""The Spark session, the rules and versions that the core's tests generate, and the store of lifecycle's tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from spark_session import spark
 
 sys.path.append(str(Path(__file__).parents[1] / "core" / "lifecycle"))
+sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
 
 HISTORIES = 2000
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
-from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets, sizes, tags
+from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets
 from plans import generated
 
 from tidegate.core.events import Event, EventKind
-from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Terms
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 
 KEY = "k"
 # All histories are looked at from the same few moments, so that many fit one frame.
 PRESENTS = (MIDNIGHT + 4 * DAY - 1, MIDNIGHT + 4 * DAY)
-_STEPS = st.sampled_from([3600 * SECOND, 1, 6 * 3600 * SECOND, 2 * 3600 * SECOND, DAY // 2, DAY, DAY + 1])
+_STEPS = (3600 * SECOND, 1, 6 * 3600 * SECOND, 2 * 3600 * SECOND, DAY // 2, DAY, DAY + 1)
+_SIZES = (0, 1, SMALL_OBJECT_BYTES - 1, SMALL_OBJECT_BYTES, SMALL_OBJECT_BYTES + 1)
+_TAGS = ((("a", "1"),), (), (("a", "1"), ("b", "1")), (("a", "2"),))
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,12 @@ class History:
     terms: Terms
 
 
-class _Writer:
-    """A bucket with one key, as a store keeps it, that notes each change as an event."""
+class Writer:
+    """A bucket with one key, as a store keeps it, that notes each change as an event. `choose` takes one of several."""
 
-    def __init__(self, uid, draw, states):
-        self.uid, self.draw = uid, draw
-        self.state = states
+    def __init__(self, uid, key, choose, state):
+        self.uid, self.key, self.choose = uid, key, choose
+        self.state = state
         self.ts_ns = MIDNIGHT - 3 * DAY
         self.events = []
         self.versions = []  # version ids, newest first
@@ -37,10 +39,10 @@ class _Writer:
         self.made = 0
 
     def tick(self):
-        self.ts_ns += self.draw(_STEPS)
+        self.ts_ns += self.choose(_STEPS)
 
     def note(self, operation, **fields):
-        self.events.append(Event(self.ts_ns, operation, "p", "b", self.uid, "o", KEY, **fields))
+        self.events.append(Event(self.ts_ns, operation, "p", "b", self.uid, "o", self.key, **fields))
 
     def new_version(self):
         if self.state is Versioning.OFF:
@@ -57,15 +59,15 @@ class _Writer:
         self.note(
             EventKind.PUT,
             version_id=self.new_version(),
-            size=self.draw(sizes),
+            size=self.choose(_SIZES),
             etag=f"e{self.made}",
-            tags=self.draw(tags),
-            storage_class=self.draw(st.sampled_from(["", "STANDARD", "GLACIER"])),
+            tags=self.choose(_TAGS),
+            storage_class=self.choose(["", "STANDARD", "GLACIER"]),
             upload_id=self.complete(),
         )
 
     def complete(self):
-        return self.uploads.pop() if self.uploads and self.draw(st.booleans()) else ""
+        return self.uploads.pop() if self.uploads and self.choose([False, True]) else ""
 
     def remove(self):
         if self.state is Versioning.OFF:
@@ -77,14 +79,14 @@ class _Writer:
 
     def remove_version(self):
         if self.versions and self.state is not Versioning.OFF:
-            version_id = self.draw(st.sampled_from(self.versions))
+            version_id = self.choose(self.versions)
             self.versions.remove(version_id)
             self.note(EventKind.DELETE, version_id=version_id)
 
     def tag(self):
         if self.versions:
-            named = "" if self.state is Versioning.OFF else self.draw(st.sampled_from(["", *self.versions]))
-            self.note(EventKind.TAGGING, version_id=named, tags=self.draw(tags))
+            named = "" if self.state is Versioning.OFF else self.choose(["", *self.versions])
+            self.note(EventKind.TAGGING, version_id=named, tags=self.choose(_TAGS))
 
     def start_upload(self):
         self.made += 1
@@ -99,31 +101,34 @@ class _Writer:
         """A bucket that has versioning never gets rid of it."""
         if self.state is not Versioning.OFF:
             self.state = Versioning.ENABLED if self.state is Versioning.SUSPENDED else Versioning.SUSPENDED
-        elif self.draw(st.booleans()):
+        elif self.choose([False, True]):
             self.state = Versioning.ENABLED
             self.versions = ["null" for _ in self.versions]
 
 
-_MOVES = (
-    _Writer.put,
-    _Writer.put,
-    _Writer.put,
-    _Writer.put,
-    _Writer.remove,
-    _Writer.remove_version,
-    _Writer.tag,
-    _Writer.start_upload,
-    _Writer.abort_upload,
-    _Writer.suspend_or_resume,
+MOVES = (
+    Writer.put,
+    Writer.put,
+    Writer.put,
+    Writer.put,
+    Writer.remove,
+    Writer.remove_version,
+    Writer.tag,
+    Writer.start_upload,
+    Writer.abort_upload,
+    Writer.suspend_or_resume,
 )
 
 
 @st.composite
 def histories(draw):
-    writer = _Writer("uid", draw, draw(st.sampled_from([Versioning.ENABLED, *Versioning])))
+    def choose(given):
+        return draw(st.sampled_from(given))
+
+    writer = Writer("uid", KEY, choose, choose([Versioning.ENABLED, *Versioning]))
     for _ in range(draw(st.integers(1, 12))):
         writer.tick()
-        draw(st.sampled_from(_MOVES))(writer)
+        choose(MOVES)(writer)
     terms = Terms(
         writer.state,
         day_seconds=draw(st.sampled_from([86_400, 43_200, 10])),

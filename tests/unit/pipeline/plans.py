@@ -8,7 +8,9 @@ from enum import StrEnum
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.decide import Planned
+from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.pipeline.event_columns import converted
 from tidegate.pipeline.places import UPLOAD_SCHEMA, VERSION_SCHEMA
 
@@ -90,3 +92,16 @@ def uploads_frame(spark, cases):
         (uid, "b", "o", key, upload.upload_id, upload.created_ns) for uid, key, uploads in cases for upload in uploads
     ]
     return spark.createDataFrame(rows, UPLOAD_SCHEMA)
+
+
+def entries_of_spark(plan):
+    """(bucket uid, entry as the core has it)."""
+    kinds = {"effect": Effect, "kind": ActionKind, "hold": lambda hold: hold and Hold(hold)}
+    return [
+        (uid, Planned(**{name: kinds.get(name, _same)(value) for name, value in zip(_FIELDS, values, strict=True)}))
+        for uid, *values in of_spark(plan)
+    ]
+
+
+def _same(value):
+    return value

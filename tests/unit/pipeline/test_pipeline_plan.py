@@ -15,7 +15,7 @@ from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask
 from tidegate.pipeline import places
 from tidegate.pipeline.actions import RuledBucket, actions_frame
 from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.plan import publish, tasks
+from tidegate.pipeline.plan import publish_plan, tasks
 from tidegate.settings import Settings
 
 RULES = RuleSet(
@@ -66,11 +66,12 @@ def test_what_is_held_is_in_the_plan_and_is_no_task(plan):
     assert all("held" not in row.key for row in tasks(plan, pass_id="p").collect())
 
 
-def test_executors_append_every_task_once_and_count_per_bucket(plan, tmp_path):
+def test_executors_append_every_task_once_and_count_per_bucket(spark, plan, tmp_path):
     settings = Settings()
     topics = assembly.open_topics(settings, tmp_path)
     topics.create(OBJECT_TASKS_TOPIC, 4)
-    counts = publish(tasks(plan, pass_id="pass-1"), settings, tmp_path)
+    plan.write.parquet(str(tmp_path / "plan"))
+    counts = publish_plan(spark, tmp_path / "plan", settings, tmp_path, pass_id="pass-1")
     assert counts == {"uid": len(KEYS) + 1}
     messages = [
         message

@@ -1,96 +1,18 @@
-"""The API process on a real socket, with a data directory of its own and no other part of the service."""
+"""The HTTP API and the pages, on an API process of their own."""
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from api_process import Api, serving
 
-from tidegate import metrics
 from tidegate.assembly import open_topics
 from tidegate.core.events import Event, EventKind
-from tidegate.datadir import DataDirectory
 from tidegate.ports import Record
-from tidegate.settings import Settings, load
-
-_names = itertools.count(1)
-
-
-@dataclass
-class Api:
-    directory: DataDirectory
-    settings: Settings
-    url: str
-    token: str
-
-    def client(self, token: str | None = None) -> httpx.Client:
-        chosen = self.token if token is None else token
-        headers = {"Authorization": f"Bearer {chosen}"} if chosen else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
-
-
-def serving(path: Path, *overrides: str) -> Iterator[Api]:
-    directory = DataDirectory(path)
-    directory.prepare()
-    settings = load(directory.path, overrides=overrides)
-    directory.write_settings(settings)
-    topics = open_topics(settings, directory.path)
-    topics.create(settings.metalog.topic, settings.metalog.partitions)
-    topics.close()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        fd = listener.fileno()
-        command = [sys.executable, "-m", "tidegate.web.serve", "--data", str(directory.path), "--fd", str(fd)]
-        environment = os.environ | {metrics.MULTIPROCESS_VARIABLE: str(directory.metrics)}
-        process = subprocess.Popen(command, pass_fds=[fd], env=environment)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    try:
-        wait_until_it_answers(process, url)
-        yield Api(directory, settings, url, directory.admin_token(settings))
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def wait_until_it_answers(process: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            httpx.get(f"{url}/healthz", timeout=5)
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the API does not answer")
-
-
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    yield from serving(tmp_path_factory.mktemp("api") / "data")
-
-
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as made:
-        yield made
-
-
-@pytest.fixture
-def pool(client: httpx.Client) -> dict[str, Any]:
-    reply = client.post("/api/v1/pools", json={"name": f"pool-{next(_names)}"})
-    assert reply.status_code == 201, reply.text
-    created: dict[str, Any] = reply.json()
-    return created
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
@@ -181,7 +103,7 @@ def test_keys_are_created_listed_and_deleted(client: httpx.Client, pool: dict[st
 
 
 def test_buckets_are_created_opened_listed_and_deleted(client: httpx.Client, pool: dict[str, Any]) -> None:
-    name = f"bucket-{next(_names)}"
+    name = f"bucket-of-{pool['pool']}"
     created = client.post("/api/v1/buckets", json={"name": name, "pool": pool["pool"]})
     assert created.status_code == 201
     opened = client.put(f"/api/v1/buckets/{name}/policy", json={"policy": "public"}).json()

@@ -7,20 +7,26 @@ events that have been landed, nor the pass's own `now`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Self
 
 from tidegate.core.errors import InvalidInput
-from tidegate.core.lifecycle.partition import Partition
+from tidegate.core.lifecycle.due import SECOND_NS
+from tidegate.core.lifecycle.partition import Partition, something_to_walk_for
+
+# The cursors of a bucket stand in the tables under this and the bucket's uid.
+CURSORS = "lifecycle/cursors/"
+# Listings tell times in whole seconds, and by the store's clock: what became due so shortly before a full walk may not
+# look due to it. The frontier stays behind by as much, and replay finds it.
+LISTED_LATE_NS = 2 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """`ts_ns` is the log's time up to which events were taken in, `frontier_ns` the time up to which everything that
-    became due is done. The hashes are those of the partition under which that holds."""
-
-    PREFIX = "lc:"
+    became due is done. The hashes are those of the partition under which that holds. From `revisit_ns` on (if it is
+    not 0) the shard must be walked for every action: something there was due and locked."""
 
     bucket_uid: str
     shard: int
@@ -30,22 +36,29 @@ class Cursor:
     last_walked_ns: int = 0
     walked_hash: str = ""
     frontier_ns: int = 0
+    revisit_ns: int = 0
 
-    @classmethod
-    def table_key(cls, bucket_uid: str, shard: int) -> str:
-        return f"{cls.PREFIX}{bucket_uid}:{shard:02d}"
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+def cursors_to_json(cursors: Iterable[Cursor]) -> str:
+    """Those of one bucket. Most shards stand at the same point, which is written once."""
+    shards: dict[str, list[int]] = {}
+    for cursor in cursors:
+        values = asdict(cursor)
+        shard = values.pop("shard")
+        shards.setdefault(json.dumps(values, separators=(",", ":"), sort_keys=True), []).append(shard)
+    return json.dumps([[where, json.loads(values)] for values, where in shards.items()], separators=(",", ":"))
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Fields that a newer version has added are ignored."""
-        try:
-            values = json.loads(text)
-            return cls(**{name: values[name] for name in cls.__slots__ if name in values})
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(f"not a stored lifecycle cursor: {error!r}") from None
+
+def cursors_from_json(text: str) -> dict[int, Cursor]:
+    """By shard. Fields that a newer version has added are ignored."""
+    try:
+        found = {}
+        for shards, values in json.loads(text):
+            known = {name: values[name] for name in Cursor.__slots__ if name in values}
+            found.update({shard: Cursor(shard=shard, **known) for shard in shards})
+        return found
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidInput(f"not the stored lifecycle cursors of a bucket: {error!r}") from None
 
 
 class Recovery(StrEnum):
@@ -58,11 +71,17 @@ class Recovery(StrEnum):
 
 
 class Walk(StrEnum):
-    """What to walk for: nothing, the actions that only walking finds, or every action there is."""
+    """What to walk for: nothing, the actions that only walking finds, or every action there is (to recover, or to
+    come back to what was locked)."""
 
     NONE = "none"
     STEADY = "steady"
     RECOVERY = "recovery"
+    REVISIT = "revisit"
+
+    @property
+    def is_full(self) -> bool:
+        return self in (Walk.RECOVERY, Walk.REVISIT)
 
 
 class WalkResult(StrEnum):
@@ -86,12 +105,13 @@ class ShardPlan:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The times of one pass for one bucket: its frozen `now_ns`, up to when the log has been landed, and since when
-    it is complete (0: since the bucket was created)."""
+    """The times of one pass for one bucket: its frozen `now_ns`, up to when the log has been landed, since when it is
+    complete (0: since the bucket was created), and when the bucket was last changed (None: that is not known)."""
 
     now_ns: int
     landed_ns: int
     horizon_ns: int = 0
+    changed_ns: int | None = None
 
     @property
     def reach_ns(self) -> int:
@@ -99,13 +119,17 @@ class Clock:
 
 
 def plan_shard(cursor: Cursor | None, parts: Partition, clock: Clock, *, walker_interval_ns: int) -> ShardPlan:
-    """What the pass does in one shard. A recovery walks for every action, so that no replay is needed beside it."""
+    """What the pass does in one shard. A full walk is for every action, so that no replay is needed beside it."""
     until_ns = clock.reach_ns
+    walked_until_ns = min(until_ns, clock.now_ns - LISTED_LATE_NS)
     reason = recovery(cursor, parts, clock)
+    has_actions = bool(parts.replay or parts.walk)
     if cursor is None or reason is not None:
-        walk = Walk.RECOVERY if parts.replay or parts.walk else Walk.NONE
-        return ShardPlan(reason, walk, replays=False, after_ns=until_ns, until_ns=until_ns)
-    walks = bool(parts.walk) and walker_due(cursor, parts, clock.now_ns, walker_interval_ns)
+        walk = Walk.RECOVERY if has_actions else Walk.NONE
+        return ShardPlan(reason, walk, replays=False, after_ns=walked_until_ns, until_ns=walked_until_ns)
+    if has_actions and revisit_due(cursor, clock.now_ns):
+        return ShardPlan(None, Walk.REVISIT, replays=False, after_ns=walked_until_ns, until_ns=walked_until_ns)
+    walks = walker_due(cursor, parts, clock.now_ns, walker_interval_ns) and _walk_may_find(cursor, parts, clock)
     replays = bool(parts.replay) and until_ns > cursor.frontier_ns
     return ShardPlan(None, Walk.STEADY if walks else Walk.NONE, replays, cursor.frontier_ns, until_ns)
 
@@ -121,6 +145,19 @@ def recovery(cursor: Cursor | None, parts: Partition, clock: Clock) -> Recovery 
     if clock.horizon_ns and parts.replay and cursor.frontier_ns - parts.longest_wait_ns < clock.horizon_ns:
         return Recovery.BEHIND_HORIZON
     return None
+
+
+def revisit_due(cursor: Cursor, now_ns: int) -> bool:
+    """By the clock; one that was set back must not put it off further."""
+    return cursor.revisit_ns != 0 and (now_ns >= cursor.revisit_ns or now_ns < cursor.last_walked_ns)
+
+
+def _walk_may_find(cursor: Cursor, parts: Partition, clock: Clock) -> bool:
+    """Whether a walk can find something that the last one did not."""
+    if cursor.walked_hash != parts.walk_hash or clock.now_ns < cursor.last_walked_ns:
+        return something_to_walk_for(parts, since_ns=None, now_ns=clock.now_ns, is_changed=True)
+    is_changed = clock.changed_ns is None or clock.changed_ns > cursor.last_walked_ns
+    return something_to_walk_for(parts, since_ns=cursor.last_walked_ns, now_ns=clock.now_ns, is_changed=is_changed)
 
 
 def walker_due(cursor: Cursor, parts: Partition, now_ns: int, interval_ns: int) -> bool:
@@ -140,21 +177,26 @@ def advanced(
     shard: int,
     walked: WalkResult,
     settled_until_ns: int,
+    revisit_ns: int = 0,
 ) -> Cursor | None:
     """The cursor after a pass; None while a cold start has not succeeded.
 
     `settled_until_ns` is the time up to which everything that replay found is settled: the plan's `until_ns` when
     all of it is, one less than the first time at which something unsettled became due, `after_ns` if nothing was
-    replayed. A recovery counts only as a whole: until its walk is done the old cursor stays, and the next pass
-    tries again.
+    replayed. A full walk counts only as a whole: until it is done the old cursor stays, and the next pass tries
+    again. `revisit_ns` is when to come back to what was found locked in this pass (0: nothing was).
     """
-    if cursor is None or plan.recovery is not None:
-        if plan.walk is Walk.RECOVERY and walked is not WalkResult.DONE:
-            return cursor
+    if plan.walk.is_full and walked is not WalkResult.DONE:
+        return cursor
+    if cursor is None or plan.walk.is_full or plan.recovery is not None:
         cursor = Cursor(bucket_uid, shard, 0, parts.replay_hash, parts.promoted_hash)
     # A clock that was set back takes the frontier back with it: what is done already will be found to be gone.
-    frontier_ns = min(clock.reach_ns, settled_until_ns) if plan.replays else clock.reach_ns
+    settled_ns = settled_until_ns if plan.replays else plan.until_ns
+    if walked is WalkResult.BLOCKED:
+        settled_ns = plan.after_ns
+    frontier_ns = min(clock.reach_ns, settled_ns)
     moved = replace(cursor, ts_ns=max(cursor.ts_ns, clock.landed_ns), frontier_ns=frontier_ns)
     if walked is WalkResult.DONE:
         moved = replace(moved, last_walked_ns=clock.now_ns, walked_hash=parts.walk_hash)
-    return moved
+    # What was found locked earlier is due for its visit first.
+    return replace(moved, revisit_ns=moved.revisit_ns or revisit_ns)

@@ -31,6 +31,19 @@ class Planned:
     hold: Hold | None = None
 
 
+class ActionsByPrefix:
+    """The actions of enabled rules, to be found by a key."""
+
+    def __init__(self, rule_set: RuleSet) -> None:
+        self._by_prefix: dict[str, list[RuleAction]] = {}
+        for pair in rule_set.active():
+            self._by_prefix.setdefault(pair.rule.filter.prefix or "", []).append(pair)
+
+    def of(self, key: str) -> list[RuleAction]:
+        """Those whose prefix the key has."""
+        return [pair for prefix, found in self._by_prefix.items() if key.startswith(prefix) for pair in found]
+
+
 class Planner:
     """Plans for many keys under the same rules at the same moment."""
 
@@ -38,16 +51,14 @@ class Planner:
         self._minimum = rule_set.minimum
         self._terms = terms
         self._now_ns = now_ns
-        self._by_prefix: dict[str, list[RuleAction]] = {}
-        for pair in rule_set.active():
-            self._by_prefix.setdefault(pair.rule.filter.prefix or "", []).append(pair)
+        self._actions = ActionsByPrefix(rule_set)
 
     def plan(self, key: str, versions: Sequence[Version], uploads: Sequence[Upload] = ()) -> list[Planned]:
         """For each of the key's versions, which come newest first, then for each upload.
 
         A version has two entries when its deletion is held and another action is taken meanwhile.
         """
-        pairs = [pair for prefix, found in self._by_prefix.items() if key.startswith(prefix) for pair in found]
+        pairs = self._actions.of(key)
         if not pairs:
             return []
         situation = Situation(key, versions, self._minimum, self._terms, self._now_ns)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 
-from tidegate.core.lifecycle.due import longest_wait_ns
+from tidegate.core.lifecycle.due import SECOND_NS, longest_wait_ns
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet, digest
 
 REPLAY_KINDS = frozenset(
@@ -72,6 +72,23 @@ def partition(
         walk_hash=_content_hash(walk, rule_set, day_seconds),
         longest_wait_ns=max((wait_ns(pair, day_seconds=day_seconds) for pair in replay), default=0),
     )
+
+
+def something_to_walk_for(parts: Partition, *, since_ns: int | None, now_ns: int, is_changed: bool) -> bool:
+    """Whether a walk at `now_ns` can find something due that one at `since_ns` (None: there was none) did not.
+
+    A count of days runs on by itself. A date brings something when it comes, and afterwards, like the clean-up of
+    markers, only when the bucket is changed.
+    """
+    return any(_may_find(pair, since_ns, now_ns, is_changed) for pair in parts.walk)
+
+
+def _may_find(pair: RuleAction, since_ns: int | None, now_ns: int, is_changed: bool) -> bool:
+    date = pair.action.date
+    if date is not None:
+        date_ns = date * SECOND_NS
+        return date_ns <= now_ns and (is_changed or since_ns is None or since_ns < date_ns)
+    return is_changed or since_ns is None or pair.action.days is not None
 
 
 def _content_hash(pairs: Sequence[RuleAction], rule_set: RuleSet, day_seconds: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from tidegate.core.documents import malformed
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rule_checks import check_rules
 from tidegate.core.lifecycle.rules import (
@@ -18,7 +19,7 @@ from tidegate.core.lifecycle.rules import (
     RuleSet,
     TransitionMinimum,
 )
-from tidegate.core.lifecycle.xml_nodes import Node, malformed, read_document
+from tidegate.core.lifecycle.xml_nodes import Node, read_document
 from tidegate.core.s3errors import S3Error
 
 _SINGLE_PREDICATES = ("Prefix", "ObjectSizeGreaterThan", "ObjectSizeLessThan")

@@ -8,12 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml.common import DefusedXmlException
-from defusedxml.ElementTree import fromstring
-
-from tidegate.core.s3errors import S3Error
+from tidegate.core.documents import malformed, request_document
 
 LARGEST_DOCUMENT = 2 * 1024 * 1024
 # A thousand rules of some fifty elements each.
@@ -75,19 +72,4 @@ class Node:
 
 
 def read_document(body: bytes, root_name: str) -> Node:
-    if not body.strip():
-        raise S3Error("MissingRequestBodyError")
-    # An element takes four bytes on the wire and a hundred times that in memory.
-    if len(body) > LARGEST_DOCUMENT or body.count(b"<") > _MOST_TAGS:
-        raise malformed("the document is too large")
-    try:
-        root = Node(fromstring(body, forbid_dtd=True))
-    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise malformed(str(error)) from None
-    if root.name != root_name:
-        raise malformed(f"the root must be {root_name}")
-    return root
-
-
-def malformed(why: str) -> S3Error:
-    return S3Error("MalformedXML", f"The XML you provided was not well-formed or did not validate: {why}.")
+    return Node(request_document(body, root_name, largest=LARGEST_DOCUMENT, most_tags=_MOST_TAGS))

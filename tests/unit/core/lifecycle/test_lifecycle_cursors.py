@@ -24,12 +24,14 @@ from lifecycle_cases import (
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.cursors import (
+    LISTED_LATE_NS,
     Clock,
-    Cursor,
     Recovery,
     Walk,
     WalkResult,
     advanced,
+    cursors_from_json,
+    cursors_to_json,
     plan_shard,
     recovery,
     walker_due,
@@ -37,12 +39,17 @@ from tidegate.core.lifecycle.cursors import (
 from tidegate.core.lifecycle.heartbeat import duration, greatest_lag_ns, greatest_walk_age_ns, heartbeat
 from tidegate.core.lifecycle.partition import partition
 from tidegate.core.lifecycle.rules import TransitionMinimum
+from tidegate.core.shards import SHARDS
 
 HOUR = 3600 * SECOND
 NOW = MIDNIGHT + 100 * DAY
-CLOCK = Clock(now_ns=NOW, landed_ns=NOW)
+# After the first pass the frontier is at NOW: the walk was as late as listings may be.
+WALKED = NOW + LISTED_LATE_NS
+CLOCK = Clock(now_ns=WALKED, landed_ns=NOW)
 EXPIRE = rules(rule(expiration(30)))
+EXPIRE_SOONER = rules(rule(expiration(29)))
 BOTH = rules(rule(expiration(30)), rule(expiration(date=0), id="dated"))
+LATER = NOW // SECOND + 86_400
 
 
 def parts_of(rule_set, **options):
@@ -146,11 +153,11 @@ def test_the_hash_of_replayed_rules_follows_what_they_do():
 def test_a_cold_start_walks_for_everything_and_then_replays_from_there():
     cursor, plan = passed(None, BOTH)
     assert (plan.recovery, plan.walk, plan.replays) == (Recovery.COLD_START, Walk.RECOVERY, False)
-    assert (cursor.frontier_ns, cursor.ts_ns, cursor.last_walked_ns) == (NOW, NOW, NOW)
+    assert (cursor.frontier_ns, cursor.ts_ns, cursor.last_walked_ns) == (NOW, NOW, WALKED)
     after, plan = passed(cursor, BOTH, at(NOW + HOUR), interval=DAY)
     assert (plan.recovery, plan.walk, plan.replays) == (None, Walk.NONE, True)
     assert (plan.after_ns, plan.until_ns) == (NOW, NOW + HOUR)
-    assert (after.frontier_ns, after.last_walked_ns) == (NOW + HOUR, NOW)
+    assert (after.frontier_ns, after.last_walked_ns) == (NOW + HOUR, WALKED)
 
 
 @pytest.mark.parametrize("walked", [WalkResult.BLOCKED, WalkResult.NONE])
@@ -196,7 +203,7 @@ def test_a_complete_log_has_no_horizon():
 def test_a_bucket_whose_rules_are_all_gone_walks_and_replays_nothing():
     cursor, plan = passed(started(EXPIRE), rules(), at(NOW + HOUR))
     assert (plan.walk, plan.replays) == (Walk.NONE, False)
-    assert (cursor.rule_set_hash, cursor.frontier_ns) == ("", NOW + HOUR)
+    assert (cursor.rule_set_hash, cursor.frontier_ns) == ("", NOW + HOUR - LISTED_LATE_NS)
 
 
 def test_a_bucket_that_is_only_walked_replays_nothing_and_shows_no_lag():
@@ -231,7 +238,7 @@ def test_a_clock_that_is_set_back_takes_the_frontier_with_it():
     [(HOUR - 1, HOUR, False), (HOUR, HOUR, True), (0, 0, True), (0, HOUR, False), (-1, HOUR, True)],
 )
 def test_the_walker_waits_for_its_interval_but_not_for_a_clock_that_was_set_back(since, interval, due):
-    assert walker_due(started(BOTH), parts_of(BOTH), NOW + since, interval) is due
+    assert walker_due(started(BOTH), parts_of(BOTH), WALKED + since, interval) is due
 
 
 def test_the_walker_does_not_wait_where_its_rules_changed():
@@ -242,8 +249,8 @@ def test_the_walker_does_not_wait_where_its_rules_changed():
 
 def test_a_walk_that_is_blocked_is_due_again():
     blocked, _ = passed(started(BOTH), BOTH, at(NOW + DAY), interval=DAY, walked=WalkResult.BLOCKED)
-    assert blocked.last_walked_ns == NOW
-    assert passed(blocked, BOTH, at(NOW + DAY + 1), interval=DAY)[1].walk is Walk.STEADY
+    assert blocked.last_walked_ns == WALKED
+    assert passed(blocked, BOTH, at(WALKED + DAY + 1), interval=DAY)[1].walk is Walk.STEADY
 
 
 def test_a_bucket_without_rules_for_the_walker_is_never_walked():
@@ -271,15 +278,78 @@ def test_the_windows_of_replay_leave_no_gap_and_never_reach_into_the_future(rule
         done = cursor.frontier_ns
 
 
-def test_a_cursor_is_stored_under_bucket_and_shard():
-    cursor = started(BOTH)
-    assert Cursor.from_json(cursor.to_json()) == cursor
-    assert Cursor.from_json(cursor.to_json()[:-1] + ',"later":1}') == cursor
-    assert Cursor.table_key("u", 3) == "lc:u:03"
-    assert (cursor.bucket_uid, cursor.shard) == ("u", 3)
-    for text in ("", "[]", "{}", "7"):
+@pytest.mark.parametrize("walk", [Walk.RECOVERY, Walk.STEADY, Walk.REVISIT])
+def test_while_a_walk_is_blocked_the_lag_grows(walk):
+    cursor = replace(started(BOTH), revisit_ns=NOW + 1 if walk is Walk.REVISIT else 0)
+    rule_set = BOTH if walk is not Walk.RECOVERY else EXPIRE_SOONER
+    blocked, plan = passed(cursor, rule_set, at(NOW + DAY), walked=WalkResult.BLOCKED)
+    assert plan.walk is walk
+    assert blocked.frontier_ns == NOW
+
+
+def test_a_shard_with_something_locked_is_walked_for_every_action_when_its_time_comes():
+    parts, clock = parts_of(EXPIRE), at(NOW + HOUR)
+    plan = plan_shard(started(EXPIRE), parts, clock, walker_interval_ns=0)
+    options = {"bucket_uid": "u", "shard": 3, "walked": WalkResult.NONE, "settled_until_ns": plan.until_ns}
+    locked = advanced(started(EXPIRE), plan, parts, clock, revisit_ns=NOW + DAY, **options)
+    again = advanced(locked, plan, parts, clock, revisit_ns=NOW + 9 * DAY, **options)
+    assert locked.revisit_ns == again.revisit_ns == NOW + DAY
+    assert passed(locked, EXPIRE, at(NOW + DAY - 1))[1].walk is Walk.NONE
+    seen, plan = passed(locked, EXPIRE, at(NOW + DAY))
+    assert (plan.recovery, plan.walk, plan.replays) == (None, Walk.REVISIT, False)
+    assert (seen.revisit_ns, seen.frontier_ns) == (0, NOW + DAY - LISTED_LATE_NS)
+
+
+def test_a_clock_that_was_set_back_does_not_put_a_visit_off():
+    cursor = replace(started(EXPIRE, at(NOW + 365 * DAY)), revisit_ns=NOW + 366 * DAY)
+    assert passed(cursor, EXPIRE, at(NOW))[1].walk is Walk.REVISIT
+
+
+@pytest.mark.parametrize(
+    ("actions", "changed", "elapsed", "walks"),
+    [
+        # A date that has not come, or that the last walk has seen already.
+        ([expiration(date=LATER)], True, 1, False),
+        ([expiration(date=LATER)], False, 2 * DAY, True),
+        ([expiration(date=0)], False, 2 * DAY, False),
+        ([expiration(date=0)], True, 1, True),
+        ([transition(date=0)], False, DAY, False),
+        # What depends on the other versions of a key changes with the bucket.
+        ([MARKER_CLEANUP], False, 99 * DAY, False),
+        ([MARKER_CLEANUP], True, 1, True),
+        # Days go by.
+        ([noncurrent(1, newer=2)], False, 1, True),
+        ([expiration(date=0), noncurrent(1, newer=2)], False, 1, True),
+    ],
+)
+def test_a_bucket_is_walked_again_only_if_something_can_have_become_due(actions, changed, elapsed, walks):
+    rule_set = rules(rule(*actions))
+    clock = replace(at(NOW + elapsed), changed_ns=NOW + 1 if changed else NOW)
+    assert passed(started(rule_set), rule_set, clock)[1].walk is (Walk.STEADY if walks else Walk.NONE)
+
+
+def test_where_nothing_is_known_of_changes_the_bucket_is_walked():
+    rule_set = rules(rule(MARKER_CLEANUP))
+    assert passed(started(rule_set), rule_set, at(NOW + 1))[1].walk is Walk.STEADY
+
+
+def test_a_rule_that_the_log_does_not_reach_back_for_is_walked_every_time():
+    options = {"retention_ns": DAY}
+    clock = replace(at(NOW + 1), changed_ns=NOW - 99 * DAY)
+    assert passed(started(EXPIRE, **options), EXPIRE, clock, **options)[1].walk is Walk.STEADY
+
+
+def test_the_cursors_of_a_bucket_are_stored_together():
+    ahead, behind = started(BOTH), replace(started(BOTH), frontier_ns=7, revisit_ns=9)
+    cursors = {shard: replace(behind if shard == 5 else ahead, shard=shard) for shard in range(SHARDS)}
+    text = cursors_to_json(cursors.values())
+    assert cursors_from_json(text) == cursors
+    assert len(text) < 1000
+    assert cursors_from_json(text.replace('"ts_ns"', '"later":1,"ts_ns"')) == cursors
+    assert cursors_from_json(cursors_to_json([])) == {}
+    for damaged in ("", "{}7", "7", "[[1,2]]", "[[[1],{}]]"):
         with pytest.raises(InvalidInput):
-            Cursor.from_json(text)
+            cursors_from_json(damaged)
 
 
 def test_the_heartbeat_has_stable_words():

@@ -92,7 +92,8 @@ class _Step:
     def certain_part(self, page: VersionPage) -> Stretch | None:
         """What a truncated page tells for certain; None if that is nothing."""
         keys = _grouped(page)
-        end = max(map(self._component, [*keys, *page.prefixes]), key=str.encode, default="")
+        components = [_component(self.prefix, name) for name in [*keys, *page.prefixes]]
+        end = max(components, key=str.encode, default="")
         stretch = Stretch(
             keys={key: versions for key, versions in keys.items() if key.encode() < end.encode()},
             folders=[folder for folder in page.prefixes if folder.encode() < end.encode()],
@@ -118,36 +119,18 @@ class _Step:
         """With the marker to go on from, and the folders that it comes to hide."""
         stretch = self._without_hidden(stretch)
         stretch.next_marker = marker
-        before = set(self._hidden(self.marker))
-        stretch.folders += [folder for folder in self._hidden(marker) if folder not in before]
+        before = set(hidden_folders(self.prefix, self.marker))
+        stretch.folders += [folder for folder in hidden_folders(self.prefix, marker) if folder not in before]
         return stretch
 
     def _without_hidden(self, stretch: Stretch) -> Stretch:
-        hidden = tuple(self._hidden(self.marker))
+        hidden = tuple(hidden_folders(self.prefix, self.marker))
         stretch.keys = {key: found for key, found in stretch.keys.items() if not key.startswith(hidden)}
         stretch.folders = [folder for folder in stretch.folders if not folder.startswith(hidden)]
         return stretch
 
-    def _hidden(self, marker: str) -> list[str]:
-        """The folders after a marker that a store does not enter which begins at the marker's first component."""
-        folders = [key + _SLASH for key in self._continued(self._component(marker))]
-        return [folder for folder in folders if folder.encode() > marker.encode()]
-
-    def _component(self, name: str) -> str:
-        """The name up to the first slash after the prefix."""
-        slash = name.find(_SLASH, len(self.prefix))
-        return name if slash < 0 else name[:slash]
-
-    def _continued(self, end: str) -> list[str]:
-        """What `end` continues with a character that sorts before the slash."""
-        return [
-            end[:position]
-            for position in range(max(len(self.prefix), 1), len(end))
-            if end[position] < _SLASH and end[position - 1] != _SLASH
-        ]
-
     def _ask_for_continued(self, end: str, stretch: Stretch) -> list[str]:
-        asked = [key for key in self._continued(end) if key.encode() > self.marker.encode()]
+        asked = [key for key in _continued(self.prefix, end) if key.encode() > self.marker.encode()]
         for key in asked:
             self._ask_for(key, stretch)
         return asked
@@ -161,6 +144,28 @@ class _Step:
             stretch.keys[key] = versions
 
 
+def hidden_folders(prefix: str, marker: str) -> list[str]:
+    """The folders after a marker that a store does not enter which begins at the marker's first component. They must be
+    walked by themselves by whoever goes on, or begins, at the marker."""
+    folders = [key + _SLASH for key in _continued(prefix, _component(prefix, marker))]
+    return [folder for folder in folders if folder.encode() > marker.encode()]
+
+
+def _component(prefix: str, name: str) -> str:
+    """The name up to the first slash after the prefix."""
+    slash = name.find(_SLASH, len(prefix))
+    return name if slash < 0 else name[:slash]
+
+
+def _continued(prefix: str, end: str) -> list[str]:
+    """What `end` continues with a character that sorts before the slash."""
+    return [
+        end[:position]
+        for position in range(max(len(prefix), 1), len(end))
+        if end[position] < _SLASH and end[position - 1] != _SLASH
+    ]
+
+
 def versions_of(store: Store, bucket: str, key: str, *, limit: int = LARGEST_PAGE) -> list[ListedVersion] | None:
     """All versions of one key, the newest first; None if the store's listings do not tell."""
     delimiters = [""]
@@ -171,14 +176,26 @@ def versions_of(store: Store, bucket: str, key: str, *, limit: int = LARGEST_PAG
         # What takes the key's place goes on after it with some character: rolled up, it takes one place.
         fresh = [character for character, _ in crowd.most_common() if character not in delimiters]
         if not fresh:
-            return None
+            return _crowded_out(store, bucket, key, versions, limit)
         delimiters.append(fresh[0])
+
+
+def _crowded_out(
+    store: Store, bucket: str, key: str, seen: list[ListedVersion], limit: int
+) -> list[ListedVersion] | None:
+    """For the prefix `a.versions`, SeaweedFS lists the versions of `a` that lie there. Only the null version may lie
+    elsewhere; it comes before what crowds the others out, and was seen."""
+    page = store.list_versions(bucket, prefix=key + _VERSIONS, limit=limit)
+    if page.is_truncated:
+        return None
+    found = {version.version_id: version for version in [*seen, *page.versions] if version.key == key}
+    return _newest_first(list(found.values()))
 
 
 def _listed_alone(
     store: Store, bucket: str, key: str, delimiter: str, limit: int
 ) -> tuple[list[ListedVersion], Counter[str]]:
-    """The key's versions; or else with which characters the names go on that fill the page in their stead."""
+    """The key's versions; and if that is not all, with which characters the names go on that take their places."""
     versions: list[ListedVersion] = []
     while True:
         page = store.list_versions(
@@ -195,7 +212,7 @@ def _listed_alone(
         if not page.is_truncated or any(_directory_order(name) > _directory_order(key, _VERSIONS) for name in others):
             return versions, Counter()
         if not more:
-            return [], Counter(name[len(key) : len(key) + 1] for name in others)
+            return versions, Counter(name[len(key) : len(key) + 1] for name in others)
 
 
 def _grouped(page: VersionPage) -> dict[str, list[ListedVersion]]:
@@ -207,6 +224,8 @@ def _grouped(page: VersionPage) -> dict[str, list[ListedVersion]]:
 
 def _newest_first(versions: list[ListedVersion]) -> list[ListedVersion]:
     """Some stores put the null version last, wherever it belongs."""
+    if len(versions) == 1:
+        return versions
     return sorted(versions, key=lambda version: (not version.is_latest, -version.last_modified))
 
 

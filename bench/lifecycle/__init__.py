@@ -1,0 +1,1 @@
+"""Lifecycle beside what others do with the same data: planning, acting, walking."""

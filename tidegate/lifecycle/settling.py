@@ -1,0 +1,75 @@
+"""How the actions of a pass end: the audit trail followed while they are carried out, and counted.
+
+Only counts are kept, and where the first trouble was. Of a pass of any size that is a few numbers per bucket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, AuditRecord, Outcome
+from tidegate.core.shards import SHARDS, shard
+from tidegate.lifecycle.bucket_work import Ending
+from tidegate.ports import Topics
+
+_PAGE = 1000
+
+
+class Endings:
+    """Of the actions of one pass, from where the audit trail stood (`ends`) when it began."""
+
+    def __init__(self, topics: Topics, pass_id: str, ends: Sequence[int]) -> None:
+        self._topics = topics
+        self._pass_id = pass_id
+        self._next = list(ends)
+        self._buckets: dict[str, _Tally] = {}
+        self.finished = 0
+
+    def catch_up(self) -> int:
+        """Takes in what has ended since the last call; gives the number of all that have."""
+        for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC)):
+            offset = max(first, self._next[partition])
+            while offset < following:
+                page = self._topics.read(AUDIT_TOPIC, partition, offset, min(_PAGE, following - offset))
+                for message in page:
+                    self._take_in(AuditRecord.from_json(message.value))
+                offset = page[-1].offset + 1 if page else following
+            self._next[partition] = offset
+        return self.finished
+
+    def of(self, bucket_uid: str) -> Ending:
+        tally = self._buckets.get(bucket_uid)
+        return tally.ending() if tally is not None else Ending()
+
+    def count(self, bucket_uid: str) -> int:
+        return sum(self.of(bucket_uid).outcomes.values())
+
+    def _take_in(self, record: AuditRecord) -> None:
+        if record.task.pass_id == self._pass_id:
+            self._buckets.setdefault(record.task.bucket_uid, _Tally()).add(record)
+            self.finished += 1
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+        self._unsettled: dict[int, int] = {}
+        self._locked: set[int] = set()
+
+    def add(self, record: AuditRecord) -> None:
+        task = record.task
+        self._outcomes[record.outcome.value] += 1
+        if not record.outcome.is_settled:
+            where = shard(task.bucket, task.key)
+            self._unsettled[where] = min(self._unsettled.get(where, task.became_due_ns), task.became_due_ns)
+        elif record.outcome is Outcome.SKIPPED_OBJECT_LOCK:
+            self._locked.add(shard(task.bucket, task.key))
+
+    def ending(self) -> Ending:
+        return Ending(dict(self._outcomes), dict(self._unsettled), frozenset(self._locked))
+
+
+def everywhere_locked(ending: Ending, held: Mapping[str, int]) -> Ending:
+    """Where the plan itself knew of something that is held, it does not say in which shards."""
+    return Ending(ending.outcomes, ending.unsettled, frozenset(range(SHARDS))) if any(held.values()) else ending
