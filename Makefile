@@ -4,6 +4,7 @@
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
+WORKERS ?= 2
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -14,9 +15,9 @@ setup: ## .venv with the locked dependencies and the command tidegate
 run: setup ## the service with a pool to try, in the foreground (DATA=.tidegate)
 	@.venv/bin/tidegate up --demo --data $(DATA)
 
-test: ## every test, with the real Redis, Kafka and SeaweedFS
+test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=2 side by side)
 	@scripts/setup.sh dev
-	@$(PYTHON_VENV) -m pytest $(TESTS)
+	@$(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
 lint: ## ruff and mypy
 	@scripts/setup.sh dev
