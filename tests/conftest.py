@@ -26,9 +26,6 @@ _TOGETHER = {
     "unit/pipeline": "spark",
     "integration/pipeline": "spark",
     "test_lifecycle_spark_engine": "spark",
-    "test_action_kinds": "lifecycle",
-    "test_lifecycle_commands": "lifecycle",
-    "test_pass_reports": "lifecycle",
 }
 
 

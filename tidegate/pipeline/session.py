@@ -19,7 +19,8 @@ from tidegate.settings import Settings
 Session = SparkSession
 
 OLDEST_JAVA = 17
-# Passes are short, and each has code of its own: compiling it thoroughly took more time than running it.
+# A plan of a million events cost 12 s of processor time in place of 20 with the quick compiler alone. With many times
+# as many events the thorough one may pay; that was not measured.
 _COMPILER = "-XX:TieredStopAtLevel=1"
 _DIRECTORY = "spark"
 # The second logger is the one by whose level PySpark decides to announce another level at its start. What goes wrong in

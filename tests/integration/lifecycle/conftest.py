@@ -1,4 +1,4 @@
-"""One service with days of ten seconds for all tests of lifecycle."""
+"""A service with days of ten seconds for each module: its passes would keep a core busy for as long as it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lifecycle_world import DAY, World
 from running_service import RunningService
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     settings = {
         "lifecycle.day_seconds": DAY,
