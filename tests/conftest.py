@@ -29,6 +29,7 @@ _TOGETHER = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share servers run in one worker, where there are several."""
     for item in items:

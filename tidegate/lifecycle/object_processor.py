@@ -33,6 +33,7 @@ _RENEWAL_SECONDS = 10.0
 _LEAST_PER_REQUEST = 100
 # A consumer must not be silent for longer than its lease: no more is taken than can be done well before.
 _PORTION_SECONDS = 1.5
+_PORTION_OF_LEASE = 0.25
 _FIRST_BATCH = 500
 
 logger = logging.getLogger(__name__)
@@ -49,13 +50,22 @@ class _Item(NamedTuple):
 
 class ObjectProcessor(TaskConsumer[ObjectTask]):
     def __init__(
-        self, tables: Tables, topics: Topics, stores: Stores, *, limit: RateLimit, threads: int, stop: Flag
+        self,
+        tables: Tables,
+        topics: Topics,
+        stores: Stores,
+        *,
+        limit: RateLimit,
+        threads: int,
+        lease_seconds: float,
+        stop: Flag,
     ) -> None:
         super().__init__(topics, OBJECT_TASKS_TOPIC, OBJECT_GROUP, read=ObjectTask.from_bytes, stop=stop)
         self._tables = tables
         self._stores = stores
         self._limit = limit
         self._threads = threads
+        self._lease_seconds = lease_seconds
         self._trail = AuditTrail(topics)
         self._workers = Workers(tables)
         self._undertakings = Undertakings(tables, topics, consumed=OBJECT_TASKS_TOPIC, appended=[AUDIT_TOPIC])
@@ -68,7 +78,8 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         if time.monotonic() >= self._renewed_at + _RENEWAL_SECONDS:
             self._renewed_at = time.monotonic()
             self._limit.share(self._workers.renew())
-        return self._limit.portion(_PORTION_SECONDS, self._bearable)
+        seconds = min(_PORTION_SECONDS, _PORTION_OF_LEASE * self._lease_seconds)
+        return self._limit.portion(seconds, self._bearable)
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
@@ -76,6 +87,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         super().close()
 
     def _process(self, consumer: Consumer, tasks: Sequence[tuple[Message, ObjectTask]]) -> None:
+        begun = time.monotonic()
         recollection = self._undertakings.begin([message for message, _ in tasks])
         repeated = {_origin(message) for message in recollection.messages}
         recorded: set[str] = set()
@@ -91,7 +103,8 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         finished = self._finish(consumer, items)
         self._bearable = _bearable(len(items), time.monotonic() - started)
         consumer.acknowledge([message for message, _ in tasks if _origin(message) in recorded] + finished)
-        if not self._stop.is_set():
+        # Once the lease was lost, what was acknowledged comes again all the same, and must be remembered.
+        if not self._stop.is_set() and time.monotonic() - begun < self._lease_seconds:
             self._undertakings.end([message for message, _ in tasks])
 
     def _finish(self, consumer: Consumer, items: list[_Item]) -> list[Message]:

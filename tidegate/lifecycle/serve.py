@@ -66,7 +66,15 @@ def _run(directory: DataDirectory, settings: Settings, stop: Flag) -> int:
     lister = BucketProcessor(tables, topics, stores, settings.lifecycle, stop=stop)
     threads = -(-settings.lifecycle.workers // _OBJECT_PROCESSORS)
     deleters = [
-        ObjectProcessor(tables, topics, stores, limit=limit, threads=threads, stop=stop)
+        ObjectProcessor(
+            tables,
+            topics,
+            stores,
+            limit=limit,
+            threads=threads,
+            lease_seconds=settings.topics.lease_seconds,
+            stop=stop,
+        )
         for _ in range(_OBJECT_PROCESSORS)
     ]
     retention = Retention(topics, settings, directory.path)

@@ -44,7 +44,7 @@ def test_killed_at_random_points_everything_due_goes_and_is_recorded_once(make_s
         lifecycle__listing_limit=20,
         lifecycle__deletes_per_second=60,
         lifecycle__deletes_burst=10,
-        topics__lease_seconds=1,
+        topics__lease_seconds=2,
     )
     world = World(service, service.create_pool("killed"))
     doomed = [f"old/{number:03d}" for number in range(150)]

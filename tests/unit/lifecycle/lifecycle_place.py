@@ -98,7 +98,13 @@ class LifecyclePlace:
 
     def object_processor(self, per_second: float = 0) -> ObjectProcessor:
         made = ObjectProcessor(
-            self.tables, self.topics, self.open_stores(), limit=RateLimit(per_second), threads=2, stop=self.stop
+            self.tables,
+            self.topics,
+            self.open_stores(),
+            limit=RateLimit(per_second),
+            threads=2,
+            lease_seconds=10.0,
+            stop=self.stop,
         )
         self._closing.append(made.close)
         return made
