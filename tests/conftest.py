@@ -20,24 +20,6 @@ hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-# Folders and modules whose tests share a server that is slow to start; elsewhere each module stands for itself.
-_TOGETHER = {
-    "contract": "contract",
-    "unit/pipeline": "spark",
-    "integration/pipeline": "spark",
-    "test_lifecycle_spark_engine": "spark",
-}
-
-
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share servers run in one worker, where there are several."""
-    for item in items:
-        folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
-        group = _TOGETHER.get(folder) or _TOGETHER.get(item.path.stem, item.path.stem)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _clean_environment() -> Iterator[None]:
     """Settings and credentials of whoever runs the tests must not change them."""
