@@ -138,11 +138,13 @@ def test_the_demo_lets_objects_expire_before_ones_eyes(quiet: World) -> None:
 
 def test_where_no_service_runs_a_pass_starts_one_for_itself(quiet: World) -> None:
     """The last test here: it stops the service."""
-    quiet.put("agreement", "tmp/late")
+    quiet.bucket("alone", {"Expiration": {"Days": 1}})
+    quiet.put("alone", "tmp/late")
     time.sleep(3)
     quiet.service.stop()
     settings = ["gateway.port=0", "api.port=0", "lifecycle.day_seconds=1", "lifecycle.engine=listing"]
-    done = quiet.service.run_cli("pass", "run", "--json", *(word for text in settings for word in ("--set", text)))
+    options = [word for text in settings for word in ("--set", text)]
+    done = quiet.service.run_cli("pass", "run", "--bucket", "alone", "--json", *options)
     assert done.returncode == 0, done.stderr
     assert "one is started for this command" in done.stderr
     assert json.loads(done.stdout)["outcomes"] == {"DONE": 1}
