@@ -153,7 +153,8 @@ def test_a_plan_is_summed_by_bucket_rule_and_hold(tmp_path: Path) -> None:
     write_plan(folder, [{"key": f"k{number}"} for number in range(5)])
     more: list[dict[str, object]] = [{"key": "l", "hold": "object-lock"}, {"key": "m", "rule_id": "s", "size": None}]
     write_plan(folder, more, "part-1.parquet")
-    write_plan(folder / "deeper", [{"key": "n", "bucket": "a"}])
+    write_plan(folder, [{"key": "n", "bucket": "a"}], "part-2.parquet")
+    write_plan(folder / "_listed", [{"key": "o", "bucket": "what was listed is no part of the plan"}])
     lines = PlanFiles(tmp_path, "p").sums()
     assert [(line.bucket, line.rule_id, line.held, line.count, line.bytes) for line in lines] == [
         ("a", "r", "", 1, 10),
