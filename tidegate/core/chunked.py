@@ -19,7 +19,9 @@ from tidegate.core.trailers import Trailer, declared_names
 _LONGEST_CHUNK_LINE = 256
 _LONGEST_TRAILER = 4096
 _MOST_DIGITS = 16
-_LONGEST_END = 4
+# Some clients send one CRLF more than they should, or two.
+_BEARABLE_END = b"\r\n\r\n"
+_MORE_AFTER_END = "There is more after the end of the aws-chunked body."
 _HEX_DIGITS = b"0123456789abcdefABCDEF"
 _SIGNATURE = b"chunk-signature="
 
@@ -107,6 +109,8 @@ class ChunkedBody:
         """The body is over: was it complete?"""
         if not self.finished:
             raise S3Error("IncompleteBody", "The aws-chunked body ended before its last chunk.")
+        if self._left % len(b"\r\n"):
+            raise S3Error("InvalidChunk", _MORE_AFTER_END)
 
     def _feed_data(self, view: memoryview) -> memoryview:
         piece = view[: self._left]
@@ -200,13 +204,13 @@ class ChunkedBody:
     def _finish(self) -> None:
         self.finished = True
         self._state = _END
-        self._left = _LONGEST_END
+        self._left = len(_BEARABLE_END)
 
     def _feed_end(self, view: memoryview) -> memoryview:
-        """Some clients send one more CRLF after the trailer; nothing else may follow."""
+        expected = _BEARABLE_END[-self._left :] if self._left else b""
+        if bytes(view) != expected[: len(view)] or len(view) > len(expected):
+            raise S3Error("InvalidChunk", _MORE_AFTER_END)
         self._left -= len(view)
-        if self._left < 0 or bytes(view).strip(b"\r\n"):
-            raise S3Error("InvalidChunk", "There is more after the end of the aws-chunked body.")
         return view[:0]
 
 
