@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import takewhile
+from os.path import commonprefix
 
 from tidegate import metrics
 from tidegate.core.lifecycle.decide import Planned
-from tidegate.core.lifecycle.rules import ActionKind, RuleSet
+from tidegate.core.lifecycle.rules import ActionKind, RuleAction
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, BucketTask, ObjectTask, Outcome
 from tidegate.core.listings import ListedVersion, latest_moment_ns
 from tidegate.lifecycle.acting import is_null_marker
@@ -60,7 +60,7 @@ class Listing:
         kinds = {pair.action.kind for pair in self._rules.active()}
         if kinds == {ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD}:
             return
-        prefix = task.prefix or common_prefix(self._rules)
+        prefix = task.prefix or common_prefix(self._rules.active())
         stretch = walk(self._store, task.bucket, prefix=prefix, marker=task.key_marker, limit=self._limit)
         more = replace(task, prefix=prefix, marker=VERSIONS, key_marker=stretch.next_marker)
         self._go_on([more] if stretch.next_marker else [])
@@ -150,11 +150,9 @@ class Listing:
             self._topics.append(topic, fresh)
 
 
-def common_prefix(rules: RuleSet) -> str:
-    """Only what some rule can match is listed."""
-    prefixes = [pair.rule.filter.prefix or "" for pair in rules.active()] or [""]
-    first, last = min(prefixes), max(prefixes)
-    return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+def common_prefix(pairs: Iterable[RuleAction]) -> str:
+    """Only what some action can match is listed. Prefixes are of characters, not of folders."""
+    return commonprefix([pair.rule.filter.prefix or "" for pair in pairs])  # noqa: RUF071
 
 
 def digest(value: bytes) -> bytes:

@@ -11,6 +11,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.lifecycle.rules import RuleAction
 from tidegate.lifecycle.bucket_list import ListedBucket
 from tidegate.lifecycle.bucket_work import BucketWork, PassClock, depends_on_changes, work_in
+from tidegate.lifecycle.listing import common_prefix
 from tidegate.lifecycle.passes import BucketReport
 from tidegate.lifecycle.snapshot import Snapshot
 from tidegate.lifecycle.stores import Stores
@@ -131,7 +132,7 @@ class PassPlanner:
             url=self._url,
             access_key=access_key,
             secret=secret,
-            prefix=_common_prefix([pair.rule.filter.prefix or "" for pair in pairs]),
+            prefix=common_prefix(pairs),
             tag_needs=tag_needs(work.snapshot.rules.active(), day_seconds=terms.day_seconds, now_ns=work.clock.now_ns),
             inventory=inventory.address,
             inventory_until_ns=inventory.until_ns,
@@ -156,11 +157,3 @@ class PassPlanner:
 def _ruled(work: BucketWork, pairs: Mapping[RuleAction, int]) -> RuledBucket:
     actions = tuple(ScopedAction(pair, shards) for pair, shards in pairs.items())
     return RuledBucket(work.uid, work.snapshot.rules, work.snapshot.terms, actions, complete=work.is_log_complete)
-
-
-def _common_prefix(texts: Sequence[str]) -> str:
-    first, last = min(texts, default=""), max(texts, default="")
-    length = 0
-    while length < len(first) and first[length] == last[length]:
-        length += 1
-    return first[:length]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from tidegate.core.errors import Unavailable
 from tidegate.lifecycle.moments import moment_of
-from tidegate.lifecycle.spark_engine import PLANS
+from tidegate.lifecycle.spark_engine import PLAN, PLANS
 
 _SUMMED = ("bucket", "rule_id", "kind", "effect", "hold")
 _SHOWN = ("bucket", "key", "version_id", "upload_id", "effect", "kind", "rule_id", "hold", "due_ns", "size")
@@ -49,7 +49,7 @@ class PlanFiles:
     """`data` is the data directory. A pass that planned nothing has no files."""
 
     def __init__(self, data: Path, pass_id: str) -> None:
-        self._folder = data / PLANS / pass_id / "plan"
+        self._folder = data / PLANS / pass_id / PLAN
 
     def sums(self) -> list[PlannedActions]:
         import pyarrow as pa  # only here: it takes long to load, and few commands need it

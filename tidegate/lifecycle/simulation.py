@@ -174,7 +174,7 @@ class Simulation:
         # Real days are those of the calendar; shorter ones are counted from the beginning.
         self._first_day_ns = 0 if judge.terms.day_seconds == REAL_DAY_SECONDS else judge.now_ns
         self._until_ns = judge.now_ns + days * self._day_ns
-        self._prefix = common_prefix(judge.rules)
+        self._prefix = common_prefix(judge.rules.active())
         self._tag_filters = [without_tags(pair.rule.filter) for pair in judge.rules.active() if pair.rule.filter.tags]
         self._foresight = Foresight(
             judge.rules,

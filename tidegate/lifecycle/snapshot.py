@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tidegate.core.errors import TidegateError
 from tidegate.core.lifecycle.assess import Terms
 from tidegate.core.lifecycle.cursors import Cursor
+from tidegate.core.lifecycle.due import SECOND_NS
 from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.records import Bucket, BucketState
@@ -21,8 +22,6 @@ from tidegate.lifecycle.stores import Stores
 from tidegate.lifecycle.terms import terms_of
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings
-
-_SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class BucketSnapshot:
 
     def horizon_ns(self, log_horizon_ns: int) -> int:
         """Since when the log is complete for this bucket, if it is so for all from `log_horizon_ns` on."""
-        lost = log_horizon_ns > int(self.bucket.created_at * _SECOND_NS)
+        lost = log_horizon_ns > int(self.bucket.created_at * SECOND_NS)
         return max(self.known_since_ns, log_horizon_ns if lost else 0)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "spark"
 PLANS = "passes"
+PLAN = "plan"
 _MOST_PLANS = 30
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class SparkEngine:
         if not folders:
             return
         known = set(self._reports.ids())
-        kept = [folder for folder in folders if folder.name in known and (folder / "plan").is_dir()][-_MOST_PLANS:]
+        kept = [folder for folder in folders if folder.name in known and (folder / PLAN).is_dir()][-_MOST_PLANS:]
         for folder in set(folders) - set(kept):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,6 +23,7 @@ from tidegate.lifecycle.pass_watch import CutShort, PassWatch
 from tidegate.lifecycle.passes import BucketReport, PassOrder, PassProgress, PassReport, PassStatus, Stage
 from tidegate.lifecycle.settling import Endings, everywhere_locked
 from tidegate.lifecycle.snapshot import Snapshot, take_snapshot
+from tidegate.lifecycle.spark_engine import PLAN, PLANS
 from tidegate.lifecycle.stores import Stores
 from tidegate.lifecycle.topics import trim_finished
 from tidegate.pipeline.landing import land
@@ -53,7 +54,7 @@ class Surroundings:
     url: str
 
     def plan_folder(self, pass_id: str) -> Path:
-        return self.data / "passes" / pass_id / "plan"
+        return self.data / PLANS / pass_id / PLAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pyarrow import csv, parquet
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.events import NULL_VERSION
+from tidegate.core.lifecycle.due import SECOND_NS
 from tidegate.pipeline.inventory import CSV, VERSION_COLUMNS, Report, ReportFile, opened, plain_name
 from tidegate.pipeline.listed_rows import Rows
 from tidegate.ports import Store
@@ -26,7 +27,6 @@ _TYPES = {"size": pa.int64(), "islatest": pa.bool_(), "isdeletemarker": pa.bool_
 _BLOCK_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 65_536
 _TIME = pa.timestamp("ns", tz="UTC")
-_SECOND_NS = 1_000_000_000
 # No byte of UTF-8: it cannot stand in a key.
 _SEPARATOR = b"\xff"
 
@@ -144,7 +144,7 @@ def _latest_moment_ns(texts: pa.Array) -> pa.Array:
     """As `core.listings.latest_moment_ns`: the last nanosecond that the text can mean."""
     times = _nanoseconds(texts)
     latest = times
-    for unit in (1000, 1_000_000, _SECOND_NS):
+    for unit in (1000, 1_000_000, SECOND_NS):
         is_whole = pc.equal(pc.multiply(pc.divide(times, unit), unit), times)
         latest = pc.if_else(is_whole, pc.add(times, unit - 1), latest)
     return latest

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tidegate.core.errors import Conflict, Unavailable
+from tidegate.core.lifecycle.due import SECOND_NS
 from tidegate.pipeline.event_columns import converted
 from tidegate.pipeline.log_table import LogTable, write_by_day
 from tidegate.pipeline.manifest import DataFile, Manifest, RejectedFile
@@ -24,7 +25,6 @@ _READ_RECORDS = 20_000
 _COMMIT_RECORDS = 1_000_000
 _ROWS_PER_TASK = 250_000
 _STAGED = pa.schema([("topic_partition", pa.int32()), ("topic_offset", pa.int64()), ("value", pa.binary())])
-_SECOND_NS = 1_000_000_000
 
 Bounds = Sequence[tuple[int, int]]
 
@@ -90,7 +90,7 @@ def _started(known: Manifest, topics: Topics, topic: str, bounds: Bounds, now_ns
 
 def _lost_until_ns(oldest: Sequence[Message], now_ns: int) -> int:
     """What the topic forgot had happened before the oldest record that it still holds was appended."""
-    return int(oldest[0].appended_at * _SECOND_NS) + 1 if oldest else now_ns
+    return int(oldest[0].appended_at * SECOND_NS) + 1 if oldest else now_ns
 
 
 def _stage(

@@ -8,6 +8,7 @@ so that it blocks no other bucket.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -144,8 +145,9 @@ class _BucketReader(DataSourceReader):
         except TidegateError as error:
             yield partition.bucket.rows().problem(self.shape, str(error))
 
+    @abstractmethod
     def batches(self, store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+        """What there is in the part."""
 
 
 class _VersionReader(_BucketReader):
