@@ -133,6 +133,7 @@ class S3Store:
             "x-amz-if-match-size": None if entry.size is None else str(entry.size),
             "if-unmodified-since": None if entry.unmodified_since is None else _http_date(entry.unmodified_since),
             "x-amz-if-match-delete-marker": "true" if only_marker else None,
+            "x-amz-if-noncurrent": "true" if entry.noncurrent else None,
         }
         given = {name: value for name, value in headers.items() if value is not None}
         self._ask("DELETE", bucket, entry.key, query={"versionId": entry.version_id}, headers=given)

@@ -17,8 +17,8 @@ from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element
 MOST_DELETES = 1000
 MOST_OBJECT_TAGS = 10
 MOST_BUCKET_TAGS = 50
-# UnmodifiedSince is Tidegate's own; the others are S3's.
-_ENTRY_FIELDS = ("Key", "VersionId", "ETag", "LastModifiedTime", "Size", "UnmodifiedSince")
+# The last two are Tidegate's own; the others are S3's.
+_ENTRY_FIELDS = ("Key", "VersionId", "ETag", "LastModifiedTime", "Size", "UnmodifiedSince", "Noncurrent")
 MOST_PARTS = 10_000
 # Number, ETag and two checksums.
 _MOST_PART_TAGS = 10 * MOST_PARTS + 10
@@ -27,7 +27,8 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class DeleteEntry(NamedTuple):
-    """One object of a DeleteObjects request, with the identity that the client saw (None: any)."""
+    """One object of a DeleteObjects request, with the identity that the client saw (None: any). With `noncurrent` the
+    version is meant only as long as it is not the current one of its key."""
 
     key: str
     version_id: str = ""
@@ -35,6 +36,7 @@ class DeleteEntry(NamedTuple):
     last_modified: str | None = None
     size: int | None = None
     unmodified_since: str | None = None
+    noncurrent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,9 @@ def _delete_entry(node: Element) -> DeleteEntry:
     size = fields.get("Size")
     if size is not None and not (size.isascii() and size.isdigit() and len(size) < 16):
         raise malformed("Size must be a number of bytes")
+    noncurrent = fields.get("Noncurrent", "false")
+    if noncurrent not in ("true", "false") or (noncurrent == "true" and not fields.get("VersionId")):
+        raise malformed("Noncurrent must be true or false, and belongs to a version")
     return DeleteEntry(
         key,
         fields.get("VersionId", ""),
@@ -103,6 +108,7 @@ def _delete_entry(node: Element) -> DeleteEntry:
         fields.get("LastModifiedTime"),
         None if size is None else int(size),
         fields.get("UnmodifiedSince"),
+        noncurrent == "true",
     )
 
 
@@ -245,6 +251,7 @@ def delete_request_xml(entries: Iterable[DeleteEntry], *, with_identities: bool 
             parts += [element("LastModifiedTime", entry.last_modified)] if entry.last_modified is not None else []
             parts += [element("Size", str(entry.size))] if entry.size is not None else []
             parts += [element("UnmodifiedSince", entry.unmodified_since)] if entry.unmodified_since is not None else []
+            parts += [element("Noncurrent", "true")] if entry.noncurrent else []
         parts.append("</Object>")
     parts.append("<Quiet>false</Quiet></Delete>")
     return "".join(parts).encode()

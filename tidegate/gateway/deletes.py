@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,21 +15,26 @@ from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure
 from tidegate.gateway import journalling
 from tidegate.gateway.admission import Admission
 from tidegate.gateway.backend import Reply
-from tidegate.gateway.looking import identity, unchanged
+from tidegate.gateway.journal import journalled
+from tidegate.gateway.looking import current_version, identity, unchanged
 from tidegate.gateway.requests import ask_signed, object_path, stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
+    from tidegate.gateway.gateway import Gateway
 
 _XML = {"Content-Type": "application/xml"}
 _MOST_SIZE_DIGITS = 16
 _MODIFIED, _SIZE = b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size"
 _UNMODIFIED = b"if-unmodified-since"
 _MARKER = b"x-amz-if-match-delete-marker"
-_CONDITIONS = (_MODIFIED, _SIZE, _UNMODIFIED, _MARKER)
+_NONCURRENT = b"x-amz-if-noncurrent"
+_CONDITIONS = (_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT)
 # A part holds its keys' turns while the store works on it: a small one keeps few writers waiting, and rarely meets
 # a part of another request that has one of its turns.
 _PART = 250
+# While one is looked at or journalled, the store deletes the other.
+_PARTS_AT_ONCE = 2
 
 
 def is_conditional(admission: Admission) -> bool:
@@ -41,14 +47,21 @@ async def delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
     entry = _named(admission)
     admission.pool = await exchange.gateway.awake(admission.pool)
     await exchange.take_turns([entry.key])
-    found = await stat(exchange.gateway, admission.pool, admission.bucket_name, entry.key, entry.version_id)
-    if _MARKER in admission.head.headers:
-        is_meant = found is None  # no object is there that could be lost; markers cannot be looked at
-    else:
-        is_meant = found is not None and holds(entry, identity(found))
-    if not is_meant:
+    if not await _is_meant(exchange.gateway, admission, entry):
         raise S3Error("PreconditionFailed")
     exchange.forward()
+
+
+async def _is_meant(gateway: Gateway, admission: Admission, entry: DeleteEntry) -> bool:
+    pool, bucket = admission.pool, admission.bucket_name
+    if entry.noncurrent and await current_version(gateway, pool, bucket, entry.key) == entry.version_id:
+        return False
+    found = await stat(gateway, pool, bucket, entry.key, entry.version_id)
+    if _MARKER in admission.head.headers:
+        return found is None  # no object is there that could be lost; markers cannot be looked at
+    if not needs_look(entry):
+        return True
+    return found is not None and holds(entry, identity(found))
 
 
 def _named(admission: Admission) -> DeleteEntry:
@@ -61,12 +74,16 @@ def _named(admission: Admission) -> DeleteEntry:
     for name, text in times.items():
         if moment(text) is None:
             raise S3Error("InvalidArgument", f"{name.decode()} is not a time")
+    version_id = journalling.query_value(admission, "versionId")
+    if _NONCURRENT in headers and not version_id:
+        raise S3Error("InvalidArgument", f"{_NONCURRENT.decode()} belongs to a version")
     return DeleteEntry(
         admission.object_key,
-        journalling.query_value(admission, "versionId"),
+        version_id,
         last_modified=times.get(_MODIFIED),
         size=None if size is None else int(size),
         unmodified_since=times.get(_UNMODIFIED),
+        noncurrent=_NONCURRENT in headers,
     )
 
 
@@ -78,59 +95,91 @@ async def delete_many(exchange: Exchange, admission: Admission) -> Reply | None:
     request: xml.DeleteRequest = exchange.parsed
     admission.pool = await exchange.gateway.awake(admission.pool)
     storable, refused = _storable(admission, request.entries)
-    deleted: list[Deleted] = []
-    for part in _parts(storable):
-        reply = await _delete_part(exchange, admission, part, deleted, refused)
-        if reply is not None:
-            return reply
-    exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleted, refused))
+    deleting = _Deleting(exchange, admission, refused)
+    await deleting.run(_parts(storable))
+    if deleting.refusal is not None:
+        return deleting.refusal
+    exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleting.deleted, deleting.refused))
     return None
 
 
-def _parts(entries: list[DeleteEntry]) -> Iterator[list[DeleteEntry]]:
-    """In the order of the keys, so that neighbours are looked at together."""
+def _parts(entries: list[DeleteEntry]) -> list[list[DeleteEntry]]:
+    """As few as possible and of equal size; in the order of the keys, so that neighbours are looked at together."""
     entries = sorted(entries, key=lambda entry: entry.key.encode())
-    for start in range(0, len(entries), _PART):
-        yield entries[start : start + _PART]
+    count = -(-len(entries) // _PART)
+    return [entries[len(entries) * part // count : len(entries) * (part + 1) // count] for part in range(count)]
 
 
-async def _delete_part(
-    exchange: Exchange,
-    admission: Admission,
-    part: Sequence[DeleteEntry],
-    deleted: list[Deleted],
-    refused: list[DeleteFailure],
-) -> Reply | None:
-    """Adds to what was deleted and what was refused."""
-    gateway, bucket, key = exchange.gateway, admission.bucket_name, admission.key
-    exchange.wait(gateway.patience_seconds)
-    await exchange.take_turns([entry.key for entry in part])
-    verdicts = await unchanged(gateway, admission.pool, bucket, part)
-    kept = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
-    refused.extend(_not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant)
-    done: tuple[Deleted, ...] = ()
-    if kept:
-        exchange.begin_change((entry.key, entry.version_id) for entry in kept)
-        reply = await ask_signed(
-            gateway,
+class _Deleting:
+    """The parts of one request: some at a time, each with turns of its own, as if they were requests of their own.
+
+    `refusal` is the backend's answer where it refuses a part: then no more are begun.
+    """
+
+    def __init__(self, exchange: Exchange, admission: Admission, refused: list[DeleteFailure]) -> None:
+        self._exchange = exchange
+        self._admission = admission
+        self._failed = False
+        self.deleted: list[Deleted] = []
+        self.refused = refused
+        self.refusal: Reply | None = None
+
+    async def run(self, parts: Sequence[Sequence[DeleteEntry]]) -> None:
+        """Parts that are under way when one fails are seen through: what they do must get into the log."""
+        left = iter(parts)
+        lanes = [self._run_lane(left) for _ in range(min(_PARTS_AT_ONCE, len(parts)))]
+        for outcome in await asyncio.gather(*lanes, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    async def _run_lane(self, left: Iterator[Sequence[DeleteEntry]]) -> None:
+        for part in left:
+            if self._failed or self.refusal is not None or self._exchange.finished:
+                return
+            try:
+                await self._delete(part)
+            except BaseException:
+                self._failed = True
+                raise
+
+    async def _delete(self, part: Sequence[DeleteEntry]) -> None:
+        exchange, admission = self._exchange, self._admission
+        exchange.wait(exchange.gateway.patience_seconds)
+        turns = await exchange.take_turns([entry.key for entry in part])
+        try:
+            verdicts = await unchanged(exchange.gateway, admission.pool, admission.bucket_name, part)
+            kept = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
+            self.refused += [_not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant]
+            if not kept:
+                return
+            change = exchange.begin_change((entry.key, entry.version_id) for entry in kept)
+            reply = await self._ask(kept)
+            if reply.head.status != 200:
+                if reply.head.status < 500:
+                    exchange.settle(change)
+                self.refusal = reply
+                return
+            answered = xml.parse_delete_result(reply.body)
+            events = [_deletion(exchange, entry) for entry in answered.deleted]
+        finally:
+            exchange.give_turns_back(turns)  # the events have their times: later changes have later ones
+        await journalled(exchange.gateway, events)
+        exchange.settle(change)
+        self.deleted += answered.deleted
+        self.refused += answered.failures
+
+    async def _ask(self, entries: Sequence[DeleteEntry]) -> Reply:
+        admission, key = self._admission, self._admission.key
+        return await ask_signed(
+            self._exchange.gateway,
             admission.pool,
             b"POST",
-            object_path(bucket),
+            object_path(admission.bucket_name),
             b"delete=",
-            body=xml.delete_request_xml(map(_sent, kept)),
+            body=xml.delete_request_xml(map(_sent, entries)),
             credentials=(key.access_key, key.secret) if key is not None else None,
             headers={b"content-type": b"application/xml"} | _bypass(admission),
         )
-        if reply.head.status != 200:
-            if reply.head.status < 500:
-                exchange.settle()
-            return reply
-        answered = xml.parse_delete_result(reply.body)
-        done = answered.deleted
-        refused.extend(answered.failures)
-    await exchange.journalled([_deletion(exchange, entry) for entry in done])
-    deleted.extend(done)
-    return None
 
 
 def _storable(admission: Admission, entries: Sequence[DeleteEntry]) -> tuple[list[DeleteEntry], list[DeleteFailure]]:

@@ -38,7 +38,7 @@ _CLIENT_WENT_AWAY = 499  # for the log only; nobody is left to see it
 class Exchange:
     __slots__ = (
         "_body",
-        "_intent",
+        "_intents",
         "_stripes",
         "_task",
         "_transfer",
@@ -81,8 +81,8 @@ class Exchange:
         self.made: Event | None = None
         self.sent_bytes = 0
         self._body: list[bytes] = []
-        self._intent = 0
-        self._stripes: list[int] = []
+        self._intents: frozenset[int] = frozenset()
+        self._stripes: frozenset[int] = frozenset()
         self._task: asyncio.Task[None] | None = None
         self._transfer: Transfer | None = None
         self._unsent: int | None = None
@@ -254,46 +254,55 @@ class Exchange:
             return True
         stripe = stripe_of(admission.bucket_name, admission.object_key)
         if self.gateway.order.try_acquire(stripe):
-            self._stripes = [stripe]
+            self._stripes = frozenset((stripe,))
             return True
         self.spawn(self._wait_for_turn(stripe, then))
         return False
 
     async def _wait_for_turn(self, stripe: int, then: Callable[[], None]) -> None:
         await self.gateway.order.acquire(stripe)
-        self._stripes = [stripe]
+        self._stripes = frozenset((stripe,))
         if self.finished:
             self.give_turns_back()
         else:
             then()
 
-    async def take_turns(self, keys: list[str]) -> None:
+    async def take_turns(self, keys: list[str]) -> list[int]:
+        """The turns taken, for an exchange that gives some of its turns back before others."""
         bucket = self.admitted.bucket_name
-        self._stripes = await self.gateway.order.acquire_all(stripe_of(bucket, key) for key in keys)
+        taken = await self.gateway.order.acquire_all(stripe_of(bucket, key) for key in keys)
+        self._stripes = self._stripes.union(taken)
+        return taken
 
-    def give_turns_back(self) -> None:
+    def give_turns_back(self, taken: Iterable[int] | None = None) -> None:
+        """Those taken or all, but none twice."""
         if self._stripes:
-            stripes, self._stripes = self._stripes, []
+            stripes = self._stripes.intersection(taken) if taken is not None else self._stripes
+            self._stripes = self._stripes - stripes
             self.gateway.order.release_all(stripes)
 
-    def begin_change(self, changes: Iterable[tuple[str, str]] = ()) -> None:
-        """Called before anything goes out that may make the change; `changes` are keys with version ids."""
+    def begin_change(self, changes: Iterable[tuple[str, str]] = ()) -> int:
+        """Called before anything goes out that may make the change; `changes` are keys with version ids. Gives the
+        number to `settle` it with, for an exchange that makes several."""
         admission = self.admitted
         if not admission.operation.journals:
-            return
+            return 0
         version_id = upload_id = ""
         if admission.head.query:
             version_id = journalling.query_value(admission, "versionId")
             upload_id = journalling.query_value(admission, "uploadId")
         found = tuple(changes) or ((admission.object_key, version_id),)
         intent = Intent(time.time(), admission.pool.pool.name, admission.bucket_name, found, upload_id)
-        self._intent = self.gateway.intents.begin(intent)
+        number = self.gateway.intents.begin(intent)
+        self._intents = self._intents | {number}
+        return number
 
-    def settle(self) -> None:
-        """The change is in the log, or was certainly not made."""
-        if self._intent:
-            self.gateway.intents.end(self._intent)
-            self._intent = 0
+    def settle(self, number: int = 0) -> None:
+        """The change (without a number: each) is in the log, or was certainly not made."""
+        settled = self._intents & {number} if number else self._intents
+        self._intents = self._intents - settled
+        for each in settled:
+            self.gateway.intents.end(each)
 
     def event_time(self, key: str) -> int:
         """The time of a change to a key whose turn this exchange has."""
@@ -455,8 +464,8 @@ class Exchange:
         self.finished = True
         self.receiving = False
         self.give_turns_back()
-        if self._intent:
-            self.gateway.healer.doubt(self._intent)
+        for number in self._intents:
+            self.gateway.healer.doubt(number)
         self.gateway.exchange_ended(self)
         client, self.client = self.client, None
         if client is not None:

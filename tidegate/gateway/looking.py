@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tidegate.core.errors import Unavailable
+from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment, needs_look
 from tidegate.core.object_pages import ObjectPage, parse_object_page
 from tidegate.core.xml import DeleteEntry
@@ -36,7 +37,7 @@ _FEWEST_TO_LIST = 8
 
 async def unchanged(gateway: Gateway, view: PoolView, bucket: str, entries: Sequence[DeleteEntry]) -> list[bool]:
     """For each entry whether what it names is true of the stored object. Entries that name nothing are not looked at,
-    and those with an ETag alone are left to the store."""
+    and those with an ETag alone are left to the store. Of a noncurrent version its key is looked at, too."""
     in_question = [entry for entry in entries if needs_look(entry)]
     listed = await _listed(gateway, view, bucket, [entry for entry in in_question if not entry.version_id])
     gate = asyncio.Semaphore(_PARALLEL_LOOKS)
@@ -48,7 +49,28 @@ async def unchanged(gateway: Gateway, view: PoolView, bucket: str, entries: Sequ
 
     asked = [entry for entry in in_question if entry not in listed]
     verdicts = dict(zip(asked, await asyncio.gather(*map(is_same, asked)), strict=True))
-    return [verdicts.get(entry, True) for entry in entries]
+    promoted = await _promoted(gateway, view, bucket, [entry for entry in entries if entry.noncurrent], gate)
+    return [verdicts.get(entry, True) and entry not in promoted for entry in entries]
+
+
+async def _promoted(
+    gateway: Gateway, view: PoolView, bucket: str, entries: Sequence[DeleteEntry], gate: asyncio.Semaphore
+) -> set[DeleteEntry]:
+    """Those that are the current versions of their keys by now: whatever came after them was removed."""
+    keys = sorted({entry.key for entry in entries})
+
+    async def current(key: str) -> str | None:
+        async with gate:
+            return await current_version(gateway, view, bucket, key)
+
+    versions = dict(zip(keys, await asyncio.gather(*map(current, keys)), strict=True))
+    return {entry for entry in entries if versions[entry.key] == entry.version_id}
+
+
+async def current_version(gateway: Gateway, view: PoolView, bucket: str, key: str) -> str | None:
+    """The id of a key's current version; None where that is a delete marker, or there is none."""
+    found = await stat(gateway, view, bucket, key)
+    return None if found is None else found.head.headers.get(b"x-amz-version-id", b"").decode("latin-1") or NULL_VERSION
 
 
 def identity(found: Reply) -> Identity:

@@ -2,8 +2,10 @@
 
 A change holds its key's stripe from just before the backend gets the last bytes of the request until
 the event has its time. So the log orders the changes of a key as the backend did, and its times
-strictly rise even when the clock steps back. The stripes are locks on the bytes of one file: the kernel frees
-them when a process dies, however it dies. The file's contents are the last time given out per stripe.
+strictly rise even when the clock steps back. The stripes are locks on the bytes of files: the kernel frees them when
+a process dies, however it dies. Whoever takes a lock makes the kernel look at all locks of that file, so they are
+spread over many files, and deletes of hundreds of keys do not slow each other down. One more file holds the last time
+given out per stripe.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 
 # So many that two deletes of hundreds of keys rarely meet.
 STRIPES = 1 << 20
+_LOCK_FILES = 64
 _SLOT = struct.Struct("<q")
 _FLOCK = struct.Struct("hhqqi4x")
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
@@ -31,13 +34,19 @@ def stripe_of(bucket: str, key: str) -> int:
 
 
 class KeyOrder:
-    """One per gateway process, all on the same file."""
+    """One per gateway process, all on the same file of times, with the files of locks in a folder beside it."""
 
     def __init__(self, file: Path) -> None:
-        self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.fstat(self._fd).st_size < STRIPES * _SLOT.size:
-            os.ftruncate(self._fd, STRIPES * _SLOT.size)
-        self._last = mmap.mmap(self._fd, STRIPES * _SLOT.size)
+        times = _opened(file)
+        try:
+            if os.fstat(times).st_size < STRIPES * _SLOT.size:
+                os.ftruncate(times, STRIPES * _SLOT.size)
+            self._last = mmap.mmap(times, STRIPES * _SLOT.size)
+        finally:
+            os.close(times)
+        folder = file.with_name(file.name + ".locks")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._lock_files = [_opened(folder / f"{number:02}") for number in range(_LOCK_FILES)]
         self._waiting: dict[int, deque[asyncio.Future[bool]]] = {}
 
     def try_acquire(self, stripe: int) -> bool:
@@ -105,7 +114,8 @@ class KeyOrder:
 
     def close(self) -> None:
         self._last.close()
-        os.close(self._fd)
+        for lock_file in self._lock_files:
+            os.close(lock_file)
 
     def _hand_over(self, stripe: int, *, locked: bool) -> None:
         """The next in line goes on with the file's lock, or, where it was not had yet, with the wait for it."""
@@ -129,4 +139,9 @@ class KeyOrder:
         return True
 
     def _set_lock(self, stripe: int, kind: int) -> None:
-        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, stripe, 1, 0))
+        lock_file = self._lock_files[stripe % _LOCK_FILES]
+        fcntl.fcntl(lock_file, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, stripe, 1, 0))
+
+
+def _opened(file: Path) -> int:
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

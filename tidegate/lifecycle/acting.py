@@ -168,7 +168,8 @@ class Actor:
         if found is None:
             return _gone(is_repeated, "it is gone")
         if task.effect is Effect.REMOVE_MARKER or not _is_same_write(task, found):
-            return Result(Outcome.NOOP_RESOLVED, "it was replaced")
+            reason = "it is the current version again" if task.kind.is_of_noncurrent else "it was replaced"
+            return Result(Outcome.NOOP_RESOLVED, reason)
         try:
             self._store.delete(self._bucket, _entry(task)._replace(etag=f'"{found.etag}"'))
             return Result(Outcome.DONE)
@@ -203,14 +204,16 @@ def _sent_version(task: ObjectTask) -> str:
 
 
 def _entry(task: ObjectTask) -> DeleteEntry:
-    """Only what has an id that is never used again, a version by name, needs no other identity."""
-    version_id = _sent_version(task)
-    if task.effect is Effect.REMOVE_MARKER or version_id not in ("", NULL_VERSION):
-        return DeleteEntry(task.key, version_id)
-    etag = f'"{task.etag}"' if task.etag else None
+    """Only what has an id that is never used again, a version by name, needs no other identity. But when the versions
+    after it are removed it becomes the current one, which nobody judged."""
+    is_demoted = task.effect is Effect.DELETE and task.kind.is_of_noncurrent
+    named = DeleteEntry(task.key, _sent_version(task), noncurrent=is_demoted)
+    if task.effect is Effect.REMOVE_MARKER or named.version_id not in ("", NULL_VERSION):
+        return named
+    named = named._replace(etag=f'"{task.etag}"' if task.etag else None, size=task.size)
     if task.last_modified:
-        return DeleteEntry(task.key, version_id, etag, task.last_modified, task.size)
-    return DeleteEntry(task.key, version_id, etag, size=task.size, unmodified_since=_unmodified_since(task))
+        return named._replace(last_modified=task.last_modified)
+    return named._replace(unmodified_since=_unmodified_since(task))
 
 
 def _unmodified_since(task: ObjectTask) -> str:

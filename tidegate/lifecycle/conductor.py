@@ -35,7 +35,7 @@ from tidegate.settings import LifecycleSettings
 
 _ROUND = "lifecycle/round"
 _LOCK_SECONDS = 60.0
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.2
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from threading import Event as Flag
 from typing import NamedTuple
 
@@ -49,6 +49,9 @@ class _Item(NamedTuple):
 
 
 class ObjectProcessor(TaskConsumer[ObjectTask]):
+    """`executor` has so many `threads` and is shared with other processors: while one keeps its books, all threads act
+    for the others. Who made it shuts it down."""
+
     def __init__(
         self,
         tables: Tables,
@@ -56,6 +59,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         stores: Stores,
         *,
         limit: RateLimit,
+        executor: Executor,
         threads: int,
         lease_seconds: float,
         stop: Flag,
@@ -69,7 +73,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         self._trail = AuditTrail(topics)
         self._workers = Workers(tables)
         self._undertakings = Undertakings(tables, topics, consumed=OBJECT_TASKS_TOPIC, appended=[AUDIT_TOPIC])
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="lifecycle-delete")
+        self._executor = executor
         self._renewed_at = 0.0
         self._bearable = _FIRST_BATCH
         self._sick_until: dict[str, float] = {}
@@ -82,7 +86,6 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         return self._limit.portion(seconds, self._bearable)
 
     def close(self) -> None:
-        self._executor.shutdown(cancel_futures=True)
         self._workers.leave()
         super().close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, AuditRecord, Outcome
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
 from tidegate.core.shards import SHARDS, shard
 from tidegate.lifecycle.bucket_work import Ending
 from tidegate.ports import Topics
@@ -33,7 +33,7 @@ class Endings:
             while offset < following:
                 page = self._topics.read(AUDIT_TOPIC, partition, offset, min(_PAGE, following - offset))
                 for message in page:
-                    self._take_in(AuditRecord.from_json(message.value))
+                    self._take_in(Ended.from_json(message.value))
                 offset = page[-1].offset + 1 if page else following
             self._next[partition] = offset
         return self.finished
@@ -45,9 +45,9 @@ class Endings:
     def count(self, bucket_uid: str) -> int:
         return sum(self.of(bucket_uid).outcomes.values())
 
-    def _take_in(self, record: AuditRecord) -> None:
-        if record.task.pass_id == self._pass_id:
-            self._buckets.setdefault(record.task.bucket_uid, _Tally()).add(record)
+    def _take_in(self, ended: Ended) -> None:
+        if ended.pass_id == self._pass_id:
+            self._buckets.setdefault(ended.bucket_uid, _Tally()).add(ended)
             self.finished += 1
 
 
@@ -57,14 +57,13 @@ class _Tally:
         self._unsettled: dict[int, int] = {}
         self._locked: set[int] = set()
 
-    def add(self, record: AuditRecord) -> None:
-        task = record.task
-        self._outcomes[record.outcome.value] += 1
-        if not record.outcome.is_settled:
-            where = shard(task.bucket, task.key)
-            self._unsettled[where] = min(self._unsettled.get(where, task.became_due_ns), task.became_due_ns)
-        elif record.outcome is Outcome.SKIPPED_OBJECT_LOCK:
-            self._locked.add(shard(task.bucket, task.key))
+    def add(self, ended: Ended) -> None:
+        self._outcomes[ended.outcome.value] += 1
+        if not ended.outcome.is_settled:
+            where = shard(ended.bucket, ended.key)
+            self._unsettled[where] = min(self._unsettled.get(where, ended.became_due_ns), ended.became_due_ns)
+        elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:
+            self._locked.add(shard(ended.bucket, ended.key))
 
     def ending(self) -> Ending:
         return Ending(dict(self._outcomes), dict(self._unsettled), frozenset(self._locked))

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _LATE_SECONDS = 60.0
 _MOST_FILES_OF_A_DAY = 32
-_FIRST_LOOK_SECONDS = 0.05
+_SHORTEST_LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 0.5
 
 
@@ -144,8 +144,9 @@ class SparkPass:
         if not total:
             return None
         self._enter("acting", planned=total)
-        pause = _FIRST_LOOK_SECONDS
-        told_at = time.monotonic()
+        pause = _SHORTEST_LOOK_SECONDS
+        begun_at = told_at = time.monotonic()
+        finished = 0
         while not trim_finished(self._around.topics):
             reason = self._watch.reason()
             if reason is not None:
@@ -154,8 +155,12 @@ class SparkPass:
                 self._endings.catch_up()
                 return reason
             self._watch.pause(pause)
-            pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
-            finished = self._endings.catch_up()
+            before, finished = finished, self._endings.catch_up()
+            if finished > before:  # so that the end is seen soon after it came
+                pause = (time.monotonic() - begun_at) * max(total - finished, 0) / finished / 2
+            else:
+                pause *= 2
+            pause = min(max(pause, _SHORTEST_LOOK_SECONDS), _LONGEST_LOOK_SECONDS)
             if time.monotonic() - told_at >= 1:
                 told_at = time.monotonic()
                 self._tell(replace(self._progress, finished=finished))

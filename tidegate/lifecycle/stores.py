@@ -26,6 +26,7 @@ class Stores:
         self._registry = registry
         self._open = open_store
         self._lock = threading.Lock()
+        self._making: dict[_Identity, threading.Lock] = {}
         self._credentials: dict[_Identity, Credentials] = {}
         self._stores: dict[_Identity, Store] = {}
 
@@ -44,13 +45,15 @@ class Stores:
         """The access key and its secret with which `of_pool` sees the pool, for those who open a store elsewhere."""
         identity = self._identity(pool)
         with self._lock:
+            making = self._making.setdefault(identity, threading.Lock())
+        # One thread at a time: a key that another is just making is found before the backend is told to learn it.
+        with making:
             known = self._credentials.get(identity)
-        if known is not None:
+            if known is None:
+                known = self._registry.service_key(pool, now=time.time())
+                self._wait_applied(pool)
+                self._credentials[identity] = known
             return known
-        made = self._registry.service_key(pool, now=time.time())
-        self._wait_applied(pool)
-        with self._lock:
-            return self._credentials.setdefault(identity, made)
 
     def _identity(self, pool: str) -> _Identity:
         """A pool made anew under an old name has other keys."""

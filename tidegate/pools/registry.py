@@ -225,6 +225,7 @@ class Registry:
         home = self.pool(pool)
         for key in catalogue.keys_of(self.tables, pool):
             if key.internal:
+                self._changed(pool)  # whoever made it may not have told the backend yet
                 return key.access_key, self._vault.unseal(key.secret)
         key, secret = self._new_key(home, KeyPolicy.READWRITE, now=now, internal=True)
         return key.access_key, secret

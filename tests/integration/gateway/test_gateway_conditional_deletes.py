@@ -246,3 +246,46 @@ def test_an_object_rewritten_in_a_race_survives(place: Place, way: str) -> None:
     deleter.join()
     assert place.stored(key) == b"xx"
     assert set(outcomes) <= {200, 204, 412}
+
+
+@pytest.mark.parametrize("state", ["Enabled", "Suspended"])
+def test_a_noncurrent_version_that_became_current_again_survives(place: Place, state: str) -> None:
+    """What came after it was removed since its deletion was decided."""
+    bucket = f"promoted-{state.lower()}"
+    place.s3.create_bucket(Bucket=bucket)
+    versioning = {"Bucket": bucket, "VersioningConfiguration": {"Status": state}}
+    place.s3.put_bucket_versioning(**versioning)
+    keys = ["one", "many/a", "many/b", "covered"]
+    first = {key: place.s3.put_object(Bucket=bucket, Key=key, Body=b"1").get("VersionId", "null") for key in keys}
+    place.s3.put_bucket_versioning(**versioning | {"VersioningConfiguration": {"Status": "Enabled"}})
+    second = {key: place.s3.put_object(Bucket=bucket, Key=key, Body=b"2")["VersionId"] for key in keys[:3]}
+    place.s3.delete_object(Bucket=bucket, Key="covered")
+
+    def delete_first(key: str) -> int:
+        target = f"/{bucket}/{key}?versionId={first[key]}"
+        return place.ask("DELETE", target, headers={"x-amz-if-noncurrent": "true"}).status
+
+    for key in ("one", "many/a"):
+        place.s3.delete_object(Bucket=bucket, Key=key, VersionId=second[key])
+    assert delete_first("one") == 412
+    entries = [entry(key, VersionId=first[key], Noncurrent="true") for key in keys]
+    answer = place.ask("POST", f"/{bucket}?delete=", f"<Delete>{''.join(entries)}</Delete>".encode())
+    assert answer.body.count(b"PreconditionFailed") == 2
+    assert answer.body.count(b"<Deleted>") == 2
+    left = place.s3.list_object_versions(Bucket=bucket)["Versions"]
+    assert {(found["Key"], found["VersionId"]) for found in left} == {
+        ("one", first["one"]),
+        ("many/a", first["many/a"]),
+        ("many/b", second["many/b"]),
+    }
+    place.s3.put_object(Bucket=bucket, Key="one", Body=b"3")
+    assert delete_first("one") == 204
+
+
+def test_only_versions_can_be_noncurrent(place: Place) -> None:
+    key = place.fresh()
+    put(place, key, b"kept")
+    assert delete(place, key, {"x-amz-if-noncurrent": "true"}).code == "InvalidArgument"
+    body = f"<Delete>{entry(key, Noncurrent='true')}</Delete>".encode()
+    assert place.ask("POST", place.path() + "?delete=", body).code == "MalformedXML"
+    assert place.stored(key) == b"kept"

@@ -14,7 +14,7 @@ from lifecycle_world import World
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.lifecycle.cursors import CURSORS
 from tidegate.core.records import Bucket, Key
-from tidegate.pools.catalogue import ENDPOINT, keys_of
+from tidegate.pools.catalogue import ENDPOINT, keys_of, next_generation
 
 EXPIRE = {"Expiration": {"Days": 1}}
 MUCH_LATER = {"Expiration": {"Days": 1000}}
@@ -62,6 +62,7 @@ def test_a_bucket_whose_deletes_are_refused_blocks_only_itself_and_catches_up(
     world.wait_until(lambda: any(key.internal for key in keys_of(tables, "refusing")), "the service key")
     (key,) = [key for key in keys_of(tables, "refusing") if key.internal]
     tables.put(Key.PREFIX + key.access_key, replace(key, policy="readonly").to_json())
+    next_generation(tables, "refusing")
     time.sleep(1.5)  # until the gateways have forgotten the old policy
     refusing.put(refused, "a")
     world.put(fine, "a")
@@ -79,6 +80,7 @@ def test_a_bucket_whose_deletes_are_refused_blocks_only_itself_and_catches_up(
     with world.service.api() as api:
         assert metric in api.get("/metrics").text
     tables.put(Key.PREFIX + key.access_key, key.to_json())
+    next_generation(tables, "refusing")
     refusing.wait_until(lambda: not refusing.keys(refused), "expiry after the store healed")
     outcomes = [record["outcome"] for record in refusing.audits(refused)]
     assert outcomes.count("DONE") == 1 and set(outcomes) == {"DONE", "BLOCKED"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -97,16 +98,18 @@ class LifecyclePlace:
         return made
 
     def object_processor(self, per_second: float = 0) -> ObjectProcessor:
+        executor = ThreadPoolExecutor(2)
         made = ObjectProcessor(
             self.tables,
             self.topics,
             self.open_stores(),
             limit=RateLimit(per_second),
+            executor=executor,
             threads=2,
             lease_seconds=10.0,
             stop=self.stop,
         )
-        self._closing.append(made.close)
+        self._closing += [executor.shutdown, made.close]
         return made
 
     # --- what happened ---------------------------------------------------------------------------

@@ -204,7 +204,7 @@ class MemoryStore:
         if entry == DeleteEntry(entry.key, entry.version_id):
             return True
         found = self._find(entry.key, entry.version_id)
-        if found is None or found.is_marker:
+        if found is None or found.is_marker or (entry.noncurrent and found.is_latest):
             return False
         return holds(entry, Identity(found.etag, found.size, found.last_modified))
 

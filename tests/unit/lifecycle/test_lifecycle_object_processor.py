@@ -158,6 +158,19 @@ def test_a_null_version_that_was_replaced_survives_and_a_named_one_is_taken_at_i
     assert scene.store.versions == {"null": [fresh]}
 
 
+def test_a_noncurrent_version_that_became_current_again_survives(scene: Scene) -> None:
+    scene.store.state = Versioning.ENABLED
+    promoted, demoted = scene.store.put("promoted", OLD), scene.store.put("demoted", OLD)
+    for key in ("promoted", "demoted"):
+        scene.store.put(key, LATER)
+    scene.publish(*(scene.task(listed, kind=ActionKind.NONCURRENT_DAYS) for listed in (promoted, demoted)))
+    scene.store.versions["promoted"] = [promoted]
+    scene.run()
+    assert scene.outcomes() == {"promoted": Outcome.NOOP_RESOLVED, "demoted": Outcome.DONE}
+    assert "it is the current version again" in scene.reasons()
+    assert scene.store.versions["promoted"] == [promoted]
+
+
 def test_a_listed_etag_that_the_store_does_not_mean_is_not_held_against_the_object(scene: Scene) -> None:
     listed = scene.store.put("in-parts", OLD)
     scene.publish(scene.task(listed, etag="as-listed"))

@@ -19,6 +19,7 @@ from tidegate.core.lifecycle.tasks import (
     OBJECT_TASKS_TOPIC,
     AuditRecord,
     BucketTask,
+    Ended,
     ObjectTask,
     Outcome,
 )
@@ -99,6 +100,8 @@ def test_an_object_task_is_read_as_it_was_written(key, version_id, etag, size, e
     assert ObjectTask.from_bytes(task.to_bytes()) == task
     record = AuditRecord(5, task, Outcome.NOOP_RESOLVED, reason=key, worker=etag)
     assert AuditRecord.from_json(record.to_json()) == record
+    ended = Ended(task.pass_id, task.bucket, task.bucket_uid, key, task.became_due_ns, Outcome.NOOP_RESOLVED)
+    assert Ended.from_json(record.to_json()) == ended
 
 
 def test_a_planned_action_becomes_a_task_with_everything_it_says():
@@ -123,7 +126,7 @@ def test_details_of_a_newer_version_are_ignored():
     "data", [b"", b"\xff", b"[]", b"7", b"{}", b'{"action":"deleteObject","target":{},"details":{}}', b'{"target":[]}']
 )
 def test_what_is_no_task_is_refused(data):
-    for read in (BucketTask.from_bytes, ObjectTask.from_bytes, AuditRecord.from_json):
+    for read in (BucketTask.from_bytes, ObjectTask.from_bytes, AuditRecord.from_json, Ended.from_json):
         with pytest.raises(InvalidInput):
             read(data)
 
