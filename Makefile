@@ -17,7 +17,7 @@ run: setup ## the service with a pool to try, in the foreground (DATA=.tidegate)
 
 test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=2 side by side)
 	@scripts/setup.sh dev
-	@$(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	@$(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lint: ## ruff and mypy
 	@scripts/setup.sh dev

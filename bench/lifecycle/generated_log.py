@@ -13,7 +13,7 @@ from tidegate.core.lifecycle.assess import Terms
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.pipeline.actions import RuledBucket
-from tidegate.pipeline.event_columns import FILE_SCHEMA, NS_PER_DAY, day_of, key_hash_of, shard_of
+from tidegate.pipeline.event_columns import FILE_SCHEMA, NS_PER_DAY, bucket_day_of, day_of, key_hash_of, shard_of
 from tidegate.pipeline.log_table import LogTable, write_by_day
 
 BUCKETS = 20
@@ -101,5 +101,6 @@ def _rows(numbers: DataFrame, events: int) -> DataFrame:
     rows = drafts.select(*(column.alias(name) for name, column in known.items()))
     rows = rows.withColumn("key_hash", key_hash_of(F.col("bucket"), F.col("key")))
     rows = rows.withColumn("shard", shard_of(F.col("key_hash")))
+    rows = rows.withColumn("bucket_day", bucket_day_of(F.col("bucket_uid"), F.col("ts_ns")))
     fields = [F.col(field.name).cast(field.dataType) for field in FILE_SCHEMA.fields]
     return rows.select(*fields, day_of(F.col("ts_ns")).alias("day"))

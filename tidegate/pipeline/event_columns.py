@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 )
 
 from tidegate.core.events import EventKind
+from tidegate.core.shards import BUCKET_BITS
 
 NS_PER_DAY = 86_400 * 1_000_000_000
 REJECTED = "rejected"
@@ -42,12 +43,14 @@ _EVENT = StructType(
 _REQUIRED = ("ts_ns", "operation", "pool", "bucket", "bucket_uid")
 _CORRUPT = "_corrupt_record"
 
-# What a file of the table holds; the day is in its directory's name.
+# What a file of the table holds; the day is in its directory's name. `bucket_day` (`bucket_day_of`) says in one number
+# what the pages of a file differ by.
 FILE_SCHEMA = StructType(
     [
         *_EVENT.fields,
         StructField("shard", IntegerType()),
         StructField("key_hash", LongType()),
+        StructField("bucket_day", LongType()),
         StructField("topic_partition", IntegerType()),
         StructField("topic_offset", LongType()),
     ]
@@ -80,6 +83,7 @@ def converted(staged: DataFrame) -> DataFrame:
         *_EVENT.names,
         shard_of(F.col("key_hash")).alias("shard"),
         "key_hash",
+        bucket_day_of(F.col("bucket_uid"), F.col("ts_ns")).alias("bucket_day"),
         "topic_partition",
         "topic_offset",
         F.coalesce(day_of(F.col("ts_ns")), F.lit(REJECTED)).alias("day"),
@@ -94,6 +98,12 @@ def key_hash_of(bucket: Column, key: Column) -> Column:
     return F.conv(F.substring(digest, 1, 16), 16, -10).cast("long")
 
 
+def bucket_day_of(bucket_uid: Column, ts_ns: Column) -> Column:
+    """As `tidegate.core.shards.bucket_day`."""
+    digits = F.substring(F.sha2(bucket_uid, 256), 1, BUCKET_BITS // 4)
+    return F.shiftleft(day_number_of(ts_ns).cast("long"), BUCKET_BITS).bitwiseOR(F.conv(digits, 16, 10).cast("long"))
+
+
 def shard_of(key_hash: Column) -> Column:
     """As `tidegate.core.shards.shard`: the hash's top four bits."""
     return F.shiftrightunsigned(key_hash, 60).cast("int")
@@ -101,7 +111,12 @@ def shard_of(key_hash: Column) -> Column:
 
 def day_of(ts_ns: Column) -> Column:
     """The day in UTC: YYYY-MM-DD."""
-    return F.date_from_unix_date(((ts_ns - F.pmod(ts_ns, F.lit(NS_PER_DAY))) / NS_PER_DAY).cast("int")).cast("string")
+    return F.date_from_unix_date(day_number_of(ts_ns)).cast("string")
+
+
+def day_number_of(ts_ns: Column) -> Column:
+    """Days since 1970."""
+    return ((ts_ns - F.pmod(ts_ns, F.lit(NS_PER_DAY))) / NS_PER_DAY).cast("int")
 
 
 def _why_rejected(event: Column) -> Column:

@@ -7,7 +7,7 @@ that went.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from tidegate.core.events import NULL_VERSION, EventKind
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, day_length_ns
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.core.shards import SHARDS
+from tidegate.core.shards import SHARDS, bucket_day
 from tidegate.pipeline.actions import NEVER_NS, RuledBucket, ScopedAction
 from tidegate.pipeline.event_columns import NS_PER_DAY
 from tidegate.pipeline.log_table import Span
@@ -28,6 +28,7 @@ _STARTS = (EventKind.PUT.value, EventKind.DELETE_MARKER.value)
 _CROSSING_SCHEMA = pa.schema(
     [
         ("bucket_uid", pa.string()),
+        ("bucket_day", pa.int64()),
         ("shards", pa.int32()),
         ("operations", pa.list_(pa.string())),
         ("prefix", pa.string()),
@@ -76,6 +77,10 @@ class Crossing:
         return EventKind.UPLOAD_STARTED.value in self.operations
 
 
+# A crossing and a day of events that it asks for.
+Meeting = tuple[Crossing, int]
+
+
 def crossings(frontiers: Sequence[Frontier], until_ns: int) -> list[Crossing]:
     return [
         crossing
@@ -97,12 +102,27 @@ def spans(found: Sequence[Crossing]) -> list[Span]:
     return joined
 
 
+def meetings(found: Sequence[Crossing], days: Collection[int]) -> list[Meeting]:
+    """Which crossings ask for which of the days (counted from 1970) of which there are events."""
+    return [
+        (crossing, day)
+        for crossing in found
+        for day in days
+        if crossing.first_ns // NS_PER_DAY <= day <= crossing.last_ns // NS_PER_DAY
+    ]
+
+
 def candidates(
-    events: DataFrame, session: SparkSession, found: Sequence[Crossing], way: Callable[[Crossing], str]
+    events: DataFrame, session: SparkSession, met: Sequence[Meeting], way: Callable[[Crossing], str]
 ) -> DataFrame:
-    """The events that can have made something due, each with the `way` of its crossing; one may come several times."""
-    names = [name for name in _CROSSING_SCHEMA.names if name != "way"]
-    rows = [{name: getattr(crossing, name) for name in names} | {"way": way(crossing)} for crossing in found]
+    """The events that can have made something due, each with the `way` of its crossing; one may come several times.
+    They meet the crossings of their bucket and day only."""
+    names = [name for name in _CROSSING_SCHEMA.names if name not in ("bucket_day", "way")]
+    rows = [
+        {name: getattr(crossing, name) for name in names}
+        | {"bucket_day": bucket_day(crossing.bucket_uid, day), "way": way(crossing)}
+        for crossing, day in met
+    ]
     crossed = session.createDataFrame(pa.Table.from_pylist(rows, schema=_CROSSING_SCHEMA))
     operation = F.col("operation")
     counts = ~F.col("nulls_only") | ~operation.isin(*_STARTS) | F.col("version_id").isin("", NULL_VERSION)
@@ -113,7 +133,8 @@ def candidates(
         & F.col("key").startswith(F.col("prefix"))
         & counts
     )
-    return events.join(F.broadcast(crossed), "bucket_uid").where(crossing).select(*events.columns, "way")
+    joined = events.join(F.broadcast(crossed), ["bucket_day", "bucket_uid"])
+    return joined.where(crossing).select(*(name for name in events.columns if name != "bucket_day"), "way")
 
 
 def beyond(plan: DataFrame, session: SparkSession, frontiers: Sequence[Frontier]) -> DataFrame:

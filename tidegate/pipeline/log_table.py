@@ -16,7 +16,7 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.errors import Conflict, Unavailable
+from tidegate.core.shards import bucket_day
 from tidegate.pipeline import manifest
 from tidegate.pipeline.event_columns import REJECTED, TABLE_SCHEMA
 from tidegate.pipeline.manifest import DataFile, Manifest, OffsetRange, RejectedFile
@@ -40,6 +41,9 @@ Span = tuple[int, int]
 # A day with more files than this is merged when it is compacted.
 MOST_FILES_OF_A_DAY = 8
 _ROWS_PER_FILE = 4_000_000
+_ROWS_PER_PAGE = 5000
+# So many buckets' days are named, at most, to leave pages out.
+MOST_NAMED = 1000
 
 
 class LogTable:
@@ -61,21 +65,29 @@ class LogTable:
         *,
         since_ns: int | None = None,
         until_ns: int | None = None,
+        uids: Collection[str] | None = None,
         columns: Sequence[str] = tuple(TABLE_SCHEMA.names),
     ) -> DataFrame:
-        """The events from `since_ns` to `until_ns`, both included; only files that can hold some are opened."""
+        """The events from `since_ns` to `until_ns`, both included, of these buckets or of all. Only files that can hold
+        some are opened."""
         first_ns = _EARLIEST_NS if since_ns is None else since_ns
         last_ns = _LATEST_NS if until_ns is None else until_ns
-        return self.read_spans(session, [(first_ns, last_ns)], columns=columns)
+        chosen = [file for file in self.manifest().files if file.overlaps(first_ns, last_ns)]
+        events = self._read_files(session, chosen).where(F.col("ts_ns").between(first_ns, last_ns))
+        if uids is not None:
+            days = {file.day_number for file in chosen}
+            events = events.where(F.col("bucket_uid").isin(sorted(uids)))
+            events = _of_bucket_days(events, [bucket_day(uid, day) for uid in uids for day in days])
+        return events.select(*columns)
 
-    def read_spans(
-        self, session: SparkSession, spans: Sequence[Span], *, columns: Sequence[str] = tuple(TABLE_SCHEMA.names)
+    def read_bucket_days(
+        self, session: SparkSession, spans: Sequence[Span], bucket_days: Collection[int], *, columns: Sequence[str]
     ) -> DataFrame:
-        """The events of several stretches of time."""
+        """The events of several stretches of time, and of these buckets' days."""
         chosen = [file for file in self.manifest().files if any(file.overlaps(*span) for span in spans)]
-        events = self._read_files(session, chosen)
         within = [F.col("ts_ns").between(first_ns, last_ns) for first_ns, last_ns in spans]
-        return events.where(reduce(or_, within, F.lit(False))).select(*columns)
+        events = self._read_files(session, chosen).where(reduce(or_, within, F.lit(False)))
+        return _of_bucket_days(events, bucket_days).select(*columns)
 
     def retain(self, before_ns: int) -> int:
         """Drops what lies before, in whole files: with a midnight, in whole days. Gives the time from which on the
@@ -186,9 +198,20 @@ class LogTable:
                 folder.rmdir()
 
 
+def _of_bucket_days(events: DataFrame, bucket_days: Collection[int]) -> DataFrame:
+    """Leaves out pages of other buckets and days. No more than that: buckets may share a number, and very many numbers
+    cost more than the pages that they spare."""
+    if not 0 < len(bucket_days) <= MOST_NAMED:
+        return events
+    return events.where(f"bucket_day IN ({', '.join(map(str, bucket_days))})")
+
+
 def write_by_day(rows: DataFrame, target: Path) -> None:
-    """`target` exists and is empty."""
-    rows.write.mode("append").partitionBy("day").option("compression", "zstd").parquet(str(target))
+    """`target` exists and is empty. A bucket's events lie together in a file, in the order of their times, so that who
+    asks for some buckets and some hours need not read the pages of others."""
+    ordered = rows.sortWithinPartitions("day", "bucket_day", "ts_ns")
+    writer = ordered.write.mode("append").partitionBy("day").option("compression", "zstd")
+    writer.option("parquet.page.row.count.limit", _ROWS_PER_PAGE).parquet(str(target))
 
 
 def _described(file: Path, relative: str, day: str, rows: int, offsets: tuple[OffsetRange, ...] | None) -> DataFile:

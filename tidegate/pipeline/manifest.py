@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +18,8 @@ from tidegate.datadir import write_private
 # The table's place in the data directory, and the manifest's in the table.
 DIRECTORY = "log-table"
 FILE = "_manifest.json"
-_FORMAT = 1
+_FORMAT = 2
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class DataFile:
     first_ns: int
     last_ns: int
     offsets: tuple[OffsetRange, ...]
+
+    @property
+    def day_number(self) -> int:
+        """Days since 1970."""
+        return date.fromisoformat(self.day).toordinal() - _FIRST_DAY
 
     def overlaps(self, since_ns: int, until_ns: int) -> bool:
         """Whether it can hold events from `since_ns` to `until_ns`, both included."""

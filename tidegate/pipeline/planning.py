@@ -79,11 +79,11 @@ def last_changes(
     session: SparkSession, table: LogTable, uids: Iterable[str], *, since_ns: int | None = None
 ) -> dict[str, int]:
     """The time of the newest event of each of these buckets that has one since then."""
-    wanted = sorted(set(uids))
+    wanted = set(uids)
     if not wanted or not any(since_ns is None or file.last_ns >= since_ns for file in table.manifest().files):
         return {}
-    events = table.read(session, since_ns=since_ns, columns=("bucket_uid", "ts_ns"))
-    newest = events.where(F.col("bucket_uid").isin(wanted)).groupBy("bucket_uid").agg(F.max("ts_ns").alias("ts_ns"))
+    events = table.read(session, since_ns=since_ns, uids=wanted, columns=("bucket_uid", "ts_ns"))
+    newest = events.groupBy("bucket_uid").agg(F.max("ts_ns").alias("ts_ns"))
     return {row["bucket_uid"]: row["ts_ns"] for row in newest.collect()}
 
 

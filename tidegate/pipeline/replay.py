@@ -13,20 +13,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.core.shards import bucket_day
 from tidegate.pipeline.actions import RuledBucket, actions_frame, most_newer
 from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.frontier import Crossing, Frontier, beyond, candidates, crossings, spans
+from tidegate.pipeline.frontier import Crossing, Frontier, beyond, candidates, crossings, meetings, spans
 from tidegate.pipeline.log_table import LogTable
 from tidegate.pipeline.places import alone, of_uploads, placed
 from tidegate.pipeline.versions import EVENT_COLUMNS, objects_of, uploads_of, versions_of
 
 _COLUMNS = (*EVENT_COLUMNS, "shard", "key_hash")
-_KEY = ("bucket_uid", "key_hash", "key")
+# Where tags count, all events of a candidate's key are read again.
+_CANDIDATE = (*(name for name in _COLUMNS if name != "tags"), "bucket_day")
+_OBJECT = ("bucket_uid", "key_hash", "ts_ns")
 _REPLACES = (EventKind.PUT.value, EventKind.DELETE.value, EventKind.DELETE_MARKER.value)
 # So many candidates are sent to where the log is read; with more, the log is shuffled to where the candidates are.
 _MOST_TO_SEND = 1_000_000
@@ -72,11 +75,14 @@ class Replayer:
         buckets = {frontier.bucket.uid: frontier.bucket for frontier in frontiers}
         found = crossings(frontiers, self._until_ns)
         read = spans(found)
-        if not any(file.overlaps(*span) for file in self._table.manifest().files for span in read):
+        files = [file for file in self._table.manifest().files if any(file.overlaps(*span) for span in read)]
+        met = meetings(found, {file.day_number for file in files})
+        if not met:
             return Replay(None, None)
-        events = self._table.read_spans(self._session, read, columns=_COLUMNS)
+        bucket_days = {bucket_day(crossing.bucket_uid, day) for crossing, day in met}
+        events = self._table.read_bucket_days(self._session, read, bucket_days, columns=_CANDIDATE)
         ways = {crossing: _way(crossing, buckets[crossing.bucket_uid]) for crossing in found}
-        kept = candidates(events, self._session, found, ways.__getitem__).persist()
+        kept = candidates(events, self._session, met, ways.__getitem__).persist()
         counts = {_Way(row["way"]): row["count"] for row in kept.groupBy("way").count().collect()}
         by_way = {way: [crossing for crossing in found if ways[crossing] is way] for way in counts}
         subjects = [
@@ -111,20 +117,26 @@ class Replayer:
         return self._versions(hashes, found, buckets)
 
     def _objects(self, puts: DataFrame, is_few: bool, found: Sequence[Crossing]) -> DataFrame:
-        """What puts made and nothing replaced since, in buckets without versioning."""
+        """What puts made and nothing replaced since, in buckets without versioning.
+
+        Keys are told apart by their hashes, which are a third of what the log would have to be read for otherwise. Of
+        two keys with one hash, which a bucket of a billion keys has by a chance of three in a hundred, one may be
+        taken for replaced: it is kept until its bucket is walked.
+        """
         since_ns = min(crossing.first_ns for crossing in found)
-        changes = self._table.read(self._session, since_ns=since_ns, columns=(*_KEY, "ts_ns", "operation"))
-        changes = changes.where(F.col("operation").isin(*_REPLACES) & _of_buckets(found)).select(*_KEY, "ts_ns")
+        columns = (*_OBJECT, "operation")
+        changes = self._table.read(self._session, since_ns=since_ns, uids=_uids(found), columns=columns)
+        changes = changes.where(F.col("operation").isin(*_REPLACES)).select(*_OBJECT)
         made = puts.select("key_hash", F.col("ts_ns").alias("made_ns"))
         later = changes.join(_sent(made, is_few), "key_hash").where(F.col("ts_ns") > F.col("made_ns"))
-        replaced = later.select(*_KEY, F.col("made_ns").alias("ts_ns"))
-        current = puts.join(_sent(replaced, is_few), [*_KEY, "ts_ns"], "left_anti")
+        replaced = later.select("bucket_uid", "key_hash", F.col("made_ns").alias("ts_ns"))
+        current = puts.join(_sent(replaced, is_few), list(_OBJECT), "left_anti")
         return alone(objects_of(current), now_ns=self._until_ns)
 
     def _versions(self, hashes: DataFrame, found: Sequence[Crossing], buckets: Buckets) -> DataFrame:
         """Every version of the candidates' keys."""
-        replayed = [buckets[uid] for uid in sorted({crossing.bucket_uid for crossing in found})]
-        events = self._table.read(self._session, columns=_COLUMNS).where(_of_buckets(found))
+        replayed = [buckets[uid] for uid in sorted(_uids(found))]
+        events = self._table.read(self._session, uids=_uids(found), columns=_COLUMNS)
         history = events.join(hashes, "key_hash", "left_semi")
         versions = versions_of(history, with_tags=any(bucket.rule_set.needs_tags for bucket in replayed))
         newest_first = [F.col("created_ns").desc()]
@@ -133,8 +145,8 @@ class Replayer:
     def _uploads(self, hashes: DataFrame, found: Sequence[Crossing]) -> DataFrame:
         """The candidates among uploads that are still open."""
         since_ns = min(crossing.first_ns for crossing in found)
-        events = self._table.read(self._session, since_ns=since_ns, columns=_COLUMNS)
-        history = events.where((F.col("upload_id") != "") & _of_buckets(found))
+        events = self._table.read(self._session, since_ns=since_ns, uids=_uids(found), columns=_COLUMNS)
+        history = events.where(F.col("upload_id") != "")
         return of_uploads(uploads_of(history.join(hashes, "key_hash", "left_semi")))
 
 
@@ -150,5 +162,5 @@ def _way(crossing: Crossing, bucket: RuledBucket) -> _Way:
     return _Way.VERSIONS if bucket.complete else _Way.STORE
 
 
-def _of_buckets(found: Sequence[Crossing]) -> Column:
-    return F.col("bucket_uid").isin(sorted({crossing.bucket_uid for crossing in found}))
+def _uids(found: Sequence[Crossing]) -> set[str]:
+    return {crossing.bucket_uid for crossing in found}

@@ -13,15 +13,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate.core.errors import Unavailable
+from tidegate.pipeline import python_workers
+from tidegate.pipeline.log_table import MOST_NAMED, LogTable
 from tidegate.settings import Settings
 
 # For callers outside the pipeline, who hand a session on and know nothing of Spark.
 Session = SparkSession
 
 OLDEST_JAVA = 17
-# A plan of a million events cost 12 s of processor time in place of 20 with the quick compiler alone. With many times
-# as many events the thorough one may pay; that was not measured.
-_COMPILER = "-XX:TieredStopAtLevel=1"
+# Java's quick compiler alone is the better one where there is little to read: with a log of a million events a warm
+# plan cost 6 s of processor time in place of 10, with ten million it is the thorough one that saves a third.
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+_MANY_EVENTS = 5_000_000
 _DIRECTORY = "spark"
 # The second logger is the one by whose level PySpark decides to announce another level at its start. What goes wrong in
 # a job comes back to the caller as an error; the last ones would print it as well, at length.
@@ -85,10 +88,20 @@ def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
     chosen = settings.spark
     is_local = chosen.master.startswith("local")
     partitions = chosen.shuffle_partitions or 2 * (os.cpu_count() or 1)
+    java = [f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"]
+    if LogTable(home.parent).manifest().rows < _MANY_EVENTS:
+        java.append(_QUICK_COMPILER)
     options = {
         "spark.driver.memory": chosen.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={home / 'log4j2.properties'} {_COMPILER}",
+        "spark.driver.extraJavaOptions": " ".join(java),
         "spark.local.dir": str(scratch),
+        "spark.python.daemon.module": python_workers.MODULE,
+        # Else every function that makes up a column tells Spark where it was called, in calls of its own.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+        # How much there is to join is known beforehand; to plan anew between the stages only takes time.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_NAMED),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A plan is made of more generated classes than are kept by default, and is made again in every pass.
         "spark.sql.codegen.cache.maxEntries": "2000",

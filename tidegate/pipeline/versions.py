@@ -47,14 +47,14 @@ def versions_of(events: DataFrame, *, with_tags: bool = True) -> DataFrame:
     alive = _with_moves(instances).where(F.col("ended_ns").isNull())
     known = {"version_id": F.col("version"), "tagged_ns": F.lit(0), "moved_ns": F.coalesce("moved_ns", F.lit(0))}
     if not with_tags:
-        return _versions(alive, known)
+        return _versions(alive, known | {"tags": F.create_map()})
     known |= {"tags": F.coalesce("set_tags", "tags"), "tagged_ns": F.coalesce("tagged_ns", F.lit(0))}
     return _versions(alive.join(_last_tags(by_key, instances), list(_INSTANCE), "left"), known)
 
 
 def objects_of(puts: DataFrame) -> DataFrame:
-    """The versions (`VERSION_SCHEMA`) that puts made, each the only one of its key."""
-    known = {"version_id": F.lit(NULL_VERSION), "tagged_ns": F.lit(0), "moved_ns": F.lit(0)}
+    """The versions (`VERSION_SCHEMA`) that puts made, each the only one of its key, where no rule asks for tags."""
+    known = {"version_id": F.lit(NULL_VERSION), "tags": F.create_map(), "tagged_ns": F.lit(0), "moved_ns": F.lit(0)}
     return _versions(puts.withColumnRenamed("ts_ns", "created_ns"), known)
 
 

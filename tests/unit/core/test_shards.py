@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.shards import SHARDS, key_hash, shard
+from tidegate.core.shards import BUCKET_BITS, SHARDS, bucket_day, key_hash, shard
 
 
 def test_known_values_stay_what_they_are():
@@ -21,3 +21,14 @@ def test_shard_is_the_top_of_the_hash_and_the_hash_fits_a_signed_bigint(bucket, 
 
 def test_keys_spread_over_all_shards():
     assert {shard("b", f"key-{number}") for number in range(500)} == set(range(SHARDS))
+
+
+@given(st.text(max_size=20), st.integers(-100_000, 100_000))
+def test_the_days_of_buckets_lie_together_and_fit_a_signed_bigint(uid, day):
+    assert bucket_day(uid, day) >> BUCKET_BITS == day
+    assert bucket_day(uid, day) - bucket_day(uid, 0) == day << BUCKET_BITS
+    assert -(2**63) <= bucket_day(uid, day) < 2**63
+
+
+def test_buckets_have_numbers_of_their_own():
+    assert len({bucket_day(f"uid-{number}", 20_000) for number in range(500)}) == 500

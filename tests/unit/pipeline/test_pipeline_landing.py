@@ -7,8 +7,9 @@ from log_cases import DAY_NS, MIDNIGHT, NOW, PARTITIONS, TOPIC, Log, put
 
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.events import Event, EventKind
-from tidegate.core.shards import key_hash, shard
+from tidegate.core.shards import bucket_day, key_hash, shard
 from tidegate.pipeline import landing, log_table
+from tidegate.pipeline.event_columns import NS_PER_DAY
 
 ODD_KEYS = ["a:b", "line\nbreak", "a/b/c", "sp ace+%2F", "é", "😀", "\u0000x", '"quoted\\"', "x" * 1024, "\u2028", ""]
 
@@ -56,6 +57,7 @@ def test_shard_and_hash_of_odd_keys_are_those_of_the_core(log):
     assert {row.key for row in rows} >= set(ODD_KEYS) - {""}
     for row in rows:
         assert (row.shard, row.key_hash) == (shard(row.bucket, row.key), key_hash(row.bucket, row.key))
+        assert row.bucket_day == bucket_day(row.bucket_uid, row.ts_ns // NS_PER_DAY)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
+import pyarrow as pa
 import pytest
 
 from tidegate.core.errors import Unavailable
@@ -56,3 +58,12 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="cannot be used for Spark's files"):
         session.open_session(Settings(), tmp_path / "file")
+
+
+def test_python_workers_read_no_archives_of_spark_for_their_modules(spark):
+    def archives(batches):
+        for _ in batches:
+            places = [place for place in sys.path_importer_cache if place.endswith((".zip", ".jar"))]
+            yield pa.RecordBatch.from_arrays([pa.array(places, pa.string())], ["place"])
+
+    assert spark.range(1).mapInArrow(archives, "place string").where("place like '%spark%'").collect() == []
