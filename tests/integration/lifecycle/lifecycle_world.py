@@ -56,12 +56,14 @@ class World:
 
     def versions(self, bucket: str) -> set[tuple[str, str]]:
         """(key, id) of every version that is no marker."""
-        listed = self.s3.list_object_versions(Bucket=bucket).get("Versions", [])
-        return {(entry["Key"], entry["VersionId"]) for entry in listed}
+        return self._listed_versions(bucket, "Versions")
 
     def markers(self, bucket: str) -> set[tuple[str, str]]:
-        listed = self.s3.list_object_versions(Bucket=bucket).get("DeleteMarkers", [])
-        return {(entry["Key"], entry["VersionId"]) for entry in listed}
+        return self._listed_versions(bucket, "DeleteMarkers")
+
+    def _listed_versions(self, bucket: str, kind: str) -> set[tuple[str, str]]:
+        pages = self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket)
+        return {(entry["Key"], entry["VersionId"]) for page in pages for entry in page.get(kind, [])}
 
     def uploads(self, bucket: str) -> set[str]:
         listed = self.s3.list_multipart_uploads(Bucket=bucket).get("Uploads", [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, Log, put
 
@@ -32,6 +34,21 @@ def test_only_files_that_can_hold_what_is_asked_for_are_opened(log):
     assert opened_files(log, since_ns=MIDNIGHT + 3 * DAY_NS) == 2
     assert opened_files(log, until_ns=MIDNIGHT - 1) == 0
     assert opened_files(log, since_ns=MIDNIGHT + 4) == 4
+
+
+@pytest.mark.parametrize("others", [0, 30, log_table.MOST_NAMED // 5 - 1, log_table.MOST_NAMED])
+def test_of_some_buckets_all_events_are_read_and_no_others(log, others):
+    """Up to as many buckets and days as are named, and beyond."""
+    log.append(
+        *(replace(put(100 + number, ts_ns=MIDNIGHT + number), bucket_uid=f"other-{number}") for number in range(others))
+    )
+    log.land()
+    assert log.sizes(uids=["uid"]) == list(range(20))
+    assert log.sizes(uids=["uid", *(f"other-{number}" for number in range(others))]) == [
+        *range(20),
+        *range(100, 100 + others),
+    ]
+    assert log.sizes(uids=["nobody"]) == []
 
 
 def test_an_empty_table_reads_as_no_rows(spark, tmp_path):
