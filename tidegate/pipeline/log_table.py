@@ -42,8 +42,8 @@ Span = tuple[int, int]
 MOST_FILES_OF_A_DAY = 8
 _ROWS_PER_FILE = 4_000_000
 _ROWS_PER_PAGE = 5000
-# So many buckets' days are named, at most, to leave pages out. Spark makes a chain of them that Parquet's reader follows
-# by recursion: a thousand were too many for the stack of a thread.
+# So many buckets' days are named, at most, to leave pages out. Spark makes a chain of them, which Parquet's reader
+# follows by recursion: a thousand were too many for the stack of a thread.
 MOST_NAMED = 200
 
 

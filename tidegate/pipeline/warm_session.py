@@ -27,8 +27,8 @@ from tidegate.settings import Settings
 _END_SECONDS = 5.0
 _MOST_CHARACTERS = 500
 
-# It tells of every connection that it closes.
-logging.getLogger("py4j").setLevel(logging.ERROR)
+# It tells of every connection that it closes or finds closed; what fails is raised as well.
+logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 class WarmSession:
