@@ -27,6 +27,7 @@ from botocore.config import Config
 from bench.gateway.load import Job, drive
 from bench.gateway.requests import Target
 from bench.gateway.servers import Tidegate, backend_of, running_tidegate
+from bench.lifecycle.goals import word
 from bench.lifecycle.service_parts import cpu_between, cpu_used
 from bench.lifecycle.weed_store import running_weed
 from tidegate import settings as settings_module
@@ -248,9 +249,9 @@ def _table(found: Figures) -> str:
         f"CPU seconds of the pass: {_listed(_medians(found.cpu))}",
         f"CPU seconds of the bare deletes: {_listed(_medians(found.bare_cpu))}",
     ]
-    goals = [f"goal {GOAL_OF_BARE} of bare deletes: {found.of_bare:.2f}, {_word(found.of_bare >= GOAL_OF_BARE)}"]
+    goals = [f"goal {GOAL_OF_BARE} of bare deletes: {found.of_bare:.2f}, {word(found.of_bare >= GOAL_OF_BARE)}"]
     goals.append(
-        f"goal {GOAL_OF_WORKER} x the worker: {found.of_worker:.2f}, {_word(found.of_worker >= GOAL_OF_WORKER)}"
+        f"goal {GOAL_OF_WORKER} x the worker: {found.of_worker:.2f}, {word(found.of_worker >= GOAL_OF_WORKER)}"
     )
     return "\n".join([*lines, "", f"{found.objects:,} objects of {_BYTES} bytes; {'; '.join(goals)}"])
 
@@ -263,10 +264,6 @@ def _medians(rounds: list[Seconds]) -> Seconds:
 
 def _listed(seconds: Seconds) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in seconds.items())
-
-
-def _word(reached: bool) -> str:
-    return "reached" if reached else "MISSED"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from bench.lifecycle import duckdb_plan
 from bench.lifecycle.generated_log import GeneratedLog, generate
+from bench.lifecycle.goals import word
 from tidegate.core.shards import SHARDS
 from tidegate.pipeline.event_columns import NS_PER_DAY
 from tidegate.pipeline.listing_source import WalkedBucket
@@ -124,18 +125,12 @@ def _table(found: Sequence[Figures]) -> str:
     jvm = ", ".join(f"{one.jvm_mib} MiB" for one in found)
     lines += ["", f"peak memory of the driver: JVM {jvm}; Python with DuckDB {python_mib} MiB", "", "goals:"]
     for one in found:
-        lines.append(
-            f"  {one.events:,}: ratio {one.ratio:.2f} (at most {GOAL_RATIO}: {_word(one.ratio <= GOAL_RATIO)})"
-        )
-        reached = _word(one.idle_seconds < GOAL_IDLE_SECONDS)
+        lines.append(f"  {one.events:,}: ratio {one.ratio:.2f} (at most {GOAL_RATIO}: {word(one.ratio <= GOAL_RATIO)})")
+        reached = word(one.idle_seconds < GOAL_IDLE_SECONDS)
         lines.append(
             f"  {one.events:,}: nothing new {one.idle_seconds:.2f} s (under {GOAL_IDLE_SECONDS:g} s: {reached})"
         )
     return "\n".join(lines)
-
-
-def _word(reached: bool) -> str:
-    return "reached" if reached else "MISSED"
 
 
 def _jvm_memory(session: SparkSession) -> int:

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from bench.gateway.load import Job, drive
 from bench.gateway.requests import Target
 from bench.gateway.servers import Tidegate, backend_of, running_tidegate
+from bench.lifecycle.goals import word
 from tidegate.pipeline.listing_source import WalkedBucket, listed_versions
 from tidegate.pipeline.session import open_session
 from tidegate.settings import Settings
@@ -170,7 +171,7 @@ def _table(found: Figures) -> str:
     lines = [f"{'':<42} {'entries/s':>10} {'walker':>8}", "-" * 62]
     lines += [f"{f'bare listing, {name}':<42} {speed:10,.0f} {walker / speed:6.2f} x" for name, speed in bare.items()]
     lines.append(f"{'walker on Spark, through the gateway':<42} {walker:10,.0f}")
-    reached = "reached" if found.ratio >= GOAL_RATIO else "MISSED"
+    reached = word(found.ratio >= GOAL_RATIO)
     return "\n".join([*lines, "", f"{found.entries:,} entries; goal: {GOAL_RATIO} of two clients: {reached}"])
 
 

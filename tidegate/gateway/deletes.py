@@ -56,11 +56,12 @@ async def _is_meant(gateway: Gateway, admission: Admission, entry: DeleteEntry) 
     pool, bucket = admission.pool, admission.bucket_name
     if entry.noncurrent and await current_version(gateway, pool, bucket, entry.key) == entry.version_id:
         return False
-    found = await stat(gateway, pool, bucket, entry.key, entry.version_id)
-    if _MARKER in admission.head.headers:
-        return found is None  # no object is there that could be lost; markers cannot be looked at
-    if not needs_look(entry):
+    is_marker = _MARKER in admission.head.headers
+    if not is_marker and not needs_look(entry):
         return True
+    found = await stat(gateway, pool, bucket, entry.key, entry.version_id)
+    if is_marker:
+        return found is None  # no object is there that could be lost; markers cannot be looked at
     return found is not None and holds(entry, identity(found))
 
 

@@ -15,6 +15,8 @@ from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment
 from tidegate.core.lifecycle.assess import Effect
+from tidegate.core.lifecycle.due import PLACES
+from tidegate.core.lifecycle.subjects import Place
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.xml import MOST_DELETES, DeleteEntry, DeleteFailure
 from tidegate.ports import Look, Store
@@ -168,7 +170,7 @@ class Actor:
         if found is None:
             return _gone(is_repeated, "it is gone")
         if task.effect is Effect.REMOVE_MARKER or not _is_same_write(task, found):
-            reason = "it is the current version again" if task.kind.is_of_noncurrent else "it was replaced"
+            reason = "it is the current version again" if _is_demoted(task) else "it was replaced"
             return Result(Outcome.NOOP_RESOLVED, reason)
         try:
             self._store.delete(self._bucket, _entry(task)._replace(etag=f'"{found.etag}"'))
@@ -206,14 +208,18 @@ def _sent_version(task: ObjectTask) -> str:
 def _entry(task: ObjectTask) -> DeleteEntry:
     """Only what has an id that is never used again, a version by name, needs no other identity. But when the versions
     after it are removed it becomes the current one, which nobody judged."""
-    is_demoted = task.effect is Effect.DELETE and task.kind.is_of_noncurrent
-    named = DeleteEntry(task.key, _sent_version(task), noncurrent=is_demoted)
+    named = DeleteEntry(task.key, _sent_version(task), noncurrent=_is_demoted(task))
     if task.effect is Effect.REMOVE_MARKER or named.version_id not in ("", NULL_VERSION):
         return named
     named = named._replace(etag=f'"{task.etag}"' if task.etag else None, size=task.size)
     if task.last_modified:
         return named._replace(last_modified=task.last_modified)
     return named._replace(unmodified_since=_unmodified_since(task))
+
+
+def _is_demoted(task: ObjectTask) -> bool:
+    """Whether an object is to go because it is a noncurrent version."""
+    return task.effect is Effect.DELETE and Place.NONCURRENT in PLACES[task.kind]
 
 
 def _unmodified_since(task: ObjectTask) -> str:

@@ -40,7 +40,8 @@ def versions_of_buckets(
 
 def _changed_keys(session: SparkSession, table: LogTable, reported: Sequence[WalkedBucket]) -> DataFrame:
     since_ns = min(bucket.inventory_until_ns for bucket in reported)
-    events = table.read(session, since_ns=since_ns, columns=("ts_ns", *_KEY))
+    uids = {bucket.uid for bucket in reported}
+    events = table.read(session, since_ns=since_ns, uids=uids, columns=("ts_ns", *_KEY))
     return events.where(reduce(Column.__or__, map(_is_later, reported))).select(*_KEY).distinct()
 
 

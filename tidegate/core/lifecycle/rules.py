@@ -40,18 +40,9 @@ class ActionKind(StrEnum):
     def is_transition(self) -> bool:
         return self in _TRANSITIONS
 
-    @property
-    def is_of_noncurrent(self) -> bool:
-        return self in _OF_NONCURRENT
-
 
 _TRANSITIONS = frozenset(
     {ActionKind.TRANSITION_DAYS, ActionKind.TRANSITION_DATE, ActionKind.NONCURRENT_TRANSITION_DAYS}
-)
-
-
-_OF_NONCURRENT = frozenset(
-    {ActionKind.NONCURRENT_DAYS, ActionKind.NEWER_NONCURRENT_VERSIONS, ActionKind.NONCURRENT_TRANSITION_DAYS}
 )
 
 

@@ -1,0 +1,7 @@
+"""How the benches of lifecycle tell whether a goal was reached."""
+
+from __future__ import annotations
+
+
+def word(reached: bool) -> str:
+    return "reached" if reached else "MISSED"
