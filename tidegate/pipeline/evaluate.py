@@ -52,17 +52,17 @@ PLAN_SCHEMA = StructType(
 PLAN_COLUMNS = tuple(PLAN_SCHEMA.names)
 
 
-def evaluate(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
+def evaluate(subjects: DataFrame, actions: DataFrame) -> DataFrame:
     """The plan (`PLAN_COLUMNS`) for subjects of which an action is due that is looked for in their shard: the first
     action in precedence that nothing holds, and before it the first of those that are held (which have a `hold` and
     wait)."""
-    return chosen(due(subjects, actions, now_ns=now_ns))
+    return chosen(due(subjects, actions))
 
 
-def due(subjects: DataFrame, actions: DataFrame, *, now_ns: int) -> DataFrame:
+def due(subjects: DataFrame, actions: DataFrame) -> DataFrame:
     """One row for each action that is due for a subject, with its `precedence`."""
     met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"]).withColumn("due_ns", _due_ns())
-    matched = met.where(_in_time(now_ns) & _matches() & _may_move())
+    matched = met.where(_in_time() & _matches() & _may_move())
     # Step by step, so that what one step tells is worked out once for all that follow.
     assessed = matched.withColumn("effect", _effect())
     assessed = assessed.withColumn("permanent", _is_permanent())
@@ -119,9 +119,9 @@ def _due_ns() -> Column:
     return F.coalesce(_a("date_ns"), end_ns + rounding)
 
 
-def _in_time(now_ns: int) -> Column:
+def _in_time() -> Column:
     """Due, and not among the newest noncurrent versions that the action keeps."""
-    return (F.col("due_ns") <= now_ns) & (_a("newer").isNull() | (F.col("newer") >= _a("newer")))
+    return (F.col("due_ns") <= _a("now_ns")) & (_a("newer").isNull() | (F.col("newer") >= _a("newer")))
 
 
 def _became_due_ns() -> Column:
@@ -171,7 +171,9 @@ def _is_permanent() -> Column:
 def _hold() -> Column:
     """A lock forbids destruction, not moving nor hiding; what is still to be replicated is left alone altogether."""
     replaces_null = (F.col("effect") == Effect.EXPIRE.value) & _is_suspended()
-    locked = F.when(replaces_null, F.col("null_locked")).otherwise(F.col("permanent") & F.col("locked"))
+    locked = F.when(replaces_null, F.col("null_locked_until_ns") > _a("now_ns")).otherwise(
+        F.col("permanent") & (F.col("locked_until_ns") > _a("now_ns"))
+    )
     pending = F.col("replication_pending") | (replaces_null & F.col("null_pending"))
     return F.when(locked, Hold.OBJECT_LOCK.value).when(pending, Hold.REPLICATION_PENDING.value)
 

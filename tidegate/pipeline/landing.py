@@ -24,6 +24,7 @@ from tidegate.ports import Message, Topics
 _READ_RECORDS = 20_000
 _COMMIT_RECORDS = 1_000_000
 _ROWS_PER_TASK = 250_000
+_STAGED_COLUMNS = "topic_partition int, topic_offset long, value binary"
 _STAGED = pa.schema([("topic_partition", pa.int32()), ("topic_offset", pa.int64()), ("value", pa.binary())])
 
 Bounds = Sequence[tuple[int, int]]
@@ -128,8 +129,8 @@ def _added(
     rejected: list[RejectedFile] = []
     if rows:
         written = table.fresh_work("landed")
-        records = session.read.parquet(str(staged)).coalesce(1 + rows // _ROWS_PER_TASK)
-        write_by_day(converted(records), written)
+        events = converted(session.read.schema(_STAGED_COLUMNS).parquet(str(staged)))
+        write_by_day(events.repartition(1 + rows // _ROWS_PER_TASK, "bucket_day"), written)
         files, rejected = table.take_in(written)
     added = sum(file.rows for file in files) + sum(file.rows for file in rejected)
     if added != rows:

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.subjects import Place
+from tidegate.pipeline.actions import NEVER_NS
 
 _TAGS = MapType(StringType(), StringType())
 _IDENTITY = [
@@ -49,7 +50,7 @@ VERSION_SCHEMA = StructType(
 UPLOAD_SCHEMA = StructType([*_IDENTITY, StructField("upload_id", StringType()), StructField("created_ns", LongType())])
 # One row per version or upload, with what the rules ask of the other versions of its key. `newer` is the number of
 # newer noncurrent versions; `newer_ns` the times at which the nearest newer versions were created, nearest last.
-# `null_locked` and `null_pending` are those of the key's null version.
+# A legal hold is a lock without end. `null_locked_until_ns` and `null_pending` are those of the key's null version.
 SUBJECT_SCHEMA = StructType(
     [
         *_IDENTITY,
@@ -67,46 +68,44 @@ SUBJECT_SCHEMA = StructType(
         StructField("newer_ns", ArrayType(LongType())),
         StructField("tagged_ns", LongType()),
         StructField("moved_ns", LongType()),
-        StructField("locked", BooleanType()),
+        StructField("locked_until_ns", LongType()),
         StructField("replication_pending", BooleanType()),
-        StructField("null_locked", BooleanType()),
+        StructField("null_locked_until_ns", LongType()),
         StructField("null_pending", BooleanType()),
     ]
 )
 
 
-def placed(versions: DataFrame, newest_first: Sequence[Column], *, most_newer: int, now_ns: int) -> DataFrame:
+def placed(versions: DataFrame, newest_first: Sequence[Column], *, most_newer: int) -> DataFrame:
     """Subjects of versions (`VERSION_SCHEMA`), all of each key. `newest_first` is the order of a key's versions, and
     `most_newer` the largest number of noncurrent versions that an action keeps."""
     of_key = Window.partitionBy("bucket_uid", "key")
     in_order = of_key.orderBy(*newest_first)
     before = in_order.rowsBetween(-(most_newer + 1), -1)
-    locked = _locked(now_ns)
     rows = versions.select(
         *versions.columns,
         (F.row_number().over(in_order) - 1).alias("position"),
         F.lag("created_ns").over(in_order).alias("noncurrent_since_ns"),
         (F.collect_list("created_ns").over(before) if most_newer else _no_times()).alias("newer_ns"),
         F.count(F.lit(1)).over(of_key).alias("count"),
-        F.max(is_null(F.col("version_id")) & locked).over(of_key).alias("null_locked"),
-        F.max(is_null(F.col("version_id")) & F.col("replication_pending")).over(of_key).alias("null_pending"),
+        F.max(F.when(_is_null(), _locked_until_ns())).over(of_key).alias("null_locked_until_ns"),
+        F.max(_is_null() & F.col("replication_pending")).over(of_key).alias("null_pending"),
     )
-    return _subjects(rows, now_ns)
+    return _subjects(rows)
 
 
-def alone(versions: DataFrame, *, now_ns: int) -> DataFrame:
+def alone(versions: DataFrame) -> DataFrame:
     """Subjects of versions of which every key has one: those of buckets that never had versioning."""
-    locked = _locked(now_ns)
     rows = versions.select(
         *versions.columns,
         F.lit(0).alias("position"),
         F.lit(None).cast("long").alias("noncurrent_since_ns"),
         _no_times().alias("newer_ns"),
         F.lit(1).alias("count"),
-        (is_null(F.col("version_id")) & locked).alias("null_locked"),
-        (is_null(F.col("version_id")) & F.col("replication_pending")).alias("null_pending"),
+        F.when(_is_null(), _locked_until_ns()).alias("null_locked_until_ns"),
+        (_is_null() & F.col("replication_pending")).alias("null_pending"),
     )
-    return _subjects(rows, now_ns)
+    return _subjects(rows)
 
 
 def of_uploads(uploads: DataFrame) -> DataFrame:
@@ -125,11 +124,11 @@ def of_uploads(uploads: DataFrame) -> DataFrame:
     )
 
 
-def is_null(version_id: Column) -> Column:
-    return version_id.isin("", NULL_VERSION)
+def _is_null() -> Column:
+    return F.col("version_id").isin("", NULL_VERSION)
 
 
-def _subjects(rows: DataFrame, now_ns: int) -> DataFrame:
+def _subjects(rows: DataFrame) -> DataFrame:
     is_marker, position = F.col("is_marker"), F.col("position")
     place = (
         F.when((position > 0) & is_marker, Place.NONCURRENT_MARKER.value)
@@ -143,13 +142,13 @@ def _subjects(rows: DataFrame, now_ns: int) -> DataFrame:
         "place": place,
         "size": F.when(~is_marker, F.col("size")),
         "newer": F.greatest(position - 1, F.lit(0)),
-        "locked": _locked(now_ns),
+        "locked_until_ns": _locked_until_ns(),
     }
     return rows.select(*(known[field.name].cast(field.dataType).alias(field.name) for field in SUBJECT_SCHEMA.fields))
 
 
-def _locked(now_ns: int) -> Column:
-    return F.col("legal_hold") | F.coalesce(F.col("retained_until_ns") > now_ns, F.lit(False))
+def _locked_until_ns() -> Column:
+    return F.when(F.col("legal_hold"), NEVER_NS).otherwise(F.col("retained_until_ns"))
 
 
 def _no_times() -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tidegate.ports import Record
 from tidegate.settings import Settings
 
 _APPEND_RECORDS = 1000
+_ROWS_PER_TASK = 50_000
 _COUNTS = pa.schema([("bucket_uid", pa.string()), ("tasks", pa.int64())])
 
 
@@ -72,10 +74,18 @@ def publish_plan(
     if plan is None:
         return {}
     append = _appender(settings_module.dump(settings), str(data), topic)
-    # In the order of the keys: objects that are neighbours in their bucket are looked at and deleted together.
-    written = tasks(plan, pass_id=pass_id).orderBy("key").mapInArrow(append, "bucket_uid string, tasks long")
-    counted = written.groupBy("bucket_uid").agg(F.sum("tasks").alias("tasks")).collect()
-    return {row["bucket_uid"]: row["tasks"] for row in counted}
+    counted = _in_order(tasks(plan, pass_id=pass_id), folder).mapInArrow(append, "bucket_uid string, tasks long")
+    published: Counter[str] = Counter()
+    for row in counted.collect():  # a few for every thousand tasks
+        published[row["bucket_uid"]] += row["tasks"]
+    return dict(published)
+
+
+def _in_order(messages: DataFrame, folder: Path) -> DataFrame:
+    """By their keys: objects that are neighbours in their bucket are looked at and deleted together. Few messages are
+    put in order by one task, which is done before many have shared the work out."""
+    rows = sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
+    return messages.coalesce(1).sortWithinPartitions("key") if rows <= _ROWS_PER_TASK else messages.orderBy("key")
 
 
 def _appender(settings: str, data: str, topic: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

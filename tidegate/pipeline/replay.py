@@ -21,6 +21,7 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import bucket_day
 from tidegate.pipeline.actions import RuledBucket, actions_frame, most_newer
 from tidegate.pipeline.evaluate import evaluate
+from tidegate.pipeline.event_columns import NS_PER_DAY
 from tidegate.pipeline.frontier import Crossing, Frontier, beyond, candidates, crossings, meetings, spans
 from tidegate.pipeline.log_table import LogTable
 from tidegate.pipeline.places import alone, of_uploads, placed
@@ -101,7 +102,7 @@ class Replayer:
         self, subjects: Sequence[DataFrame], buckets: Sequence[RuledBucket], frontiers: Sequence[Frontier]
     ) -> DataFrame:
         united = reduce(DataFrame.unionByName, subjects)
-        plan = evaluate(united, actions_frame(self._session, buckets), now_ns=self._until_ns)
+        plan = evaluate(united, actions_frame(self._session, buckets, now_ns=self._until_ns))
         return beyond(plan, self._session, frontiers)
 
     def _subjects(
@@ -123,15 +124,14 @@ class Replayer:
         two keys with one hash, which a bucket of a billion keys has by a chance of three in a hundred, one may be
         taken for replaced: it is kept until its bucket is walked.
         """
-        since_ns = min(crossing.first_ns for crossing in found)
         columns = (*_OBJECT, "operation")
-        changes = self._table.read(self._session, since_ns=since_ns, uids=_uids(found), columns=columns)
+        changes = self._table.read(self._session, since_ns=_first_day(found), uids=_uids(found), columns=columns)
         changes = changes.where(F.col("operation").isin(*_REPLACES)).select(*_OBJECT)
         made = puts.select("key_hash", F.col("ts_ns").alias("made_ns"))
         later = changes.join(_sent(made, is_few), "key_hash").where(F.col("ts_ns") > F.col("made_ns"))
         replaced = later.select("bucket_uid", "key_hash", F.col("made_ns").alias("ts_ns"))
         current = puts.join(_sent(replaced, is_few), list(_OBJECT), "left_anti")
-        return alone(objects_of(current), now_ns=self._until_ns)
+        return alone(objects_of(current))
 
     def _versions(self, hashes: DataFrame, found: Sequence[Crossing], buckets: Buckets) -> DataFrame:
         """Every version of the candidates' keys."""
@@ -140,12 +140,11 @@ class Replayer:
         history = events.join(hashes, "key_hash", "left_semi")
         versions = versions_of(history, with_tags=any(bucket.rule_set.needs_tags for bucket in replayed))
         newest_first = [F.col("created_ns").desc()]
-        return placed(versions, newest_first, most_newer=most_newer(replayed), now_ns=self._until_ns)
+        return placed(versions, newest_first, most_newer=most_newer(replayed))
 
     def _uploads(self, hashes: DataFrame, found: Sequence[Crossing]) -> DataFrame:
         """The candidates among uploads that are still open."""
-        since_ns = min(crossing.first_ns for crossing in found)
-        events = self._table.read(self._session, since_ns=since_ns, uids=_uids(found), columns=_COLUMNS)
+        events = self._table.read(self._session, since_ns=_first_day(found), uids=_uids(found), columns=_COLUMNS)
         history = events.where(F.col("upload_id") != "")
         return of_uploads(uploads_of(history.join(hashes, "key_hash", "left_semi")))
 
@@ -164,3 +163,9 @@ def _way(crossing: Crossing, bucket: RuledBucket) -> _Way:
 
 def _uids(found: Sequence[Crossing]) -> set[str]:
     return {crossing.bucket_uid for crossing in found}
+
+
+def _first_day(found: Sequence[Crossing]) -> int:
+    """The midnight before the first event that is looked for. What comes before that event is read in vain, but Spark
+    compiles the reading once a day and not in every pass."""
+    return min(crossing.first_ns for crossing in found) // NS_PER_DAY * NS_PER_DAY

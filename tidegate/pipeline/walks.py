@@ -92,16 +92,16 @@ def _planned(
     subjects = []
     for frame in listed:
         sound = frame.where(F.col("resolved") & ~F.col("bucket_uid").isin(failed))
-        subjects.append(_subjects(sound, most_newer(buckets), now_ns))
-    plan = evaluate(reduce(DataFrame.unionByName, subjects), actions_frame(session, buckets), now_ns=now_ns)
+        subjects.append(_subjects(sound, most_newer(buckets)))
+    plan = evaluate(reduce(DataFrame.unionByName, subjects), actions_frame(session, buckets, now_ns=now_ns))
     return ListedPlan(plan, troubles)
 
 
-def _subjects(listed: DataFrame, newest_kept: int, now_ns: int) -> DataFrame:
+def _subjects(listed: DataFrame, newest_kept: int) -> DataFrame:
     if "upload_id" in listed.columns:
         return of_uploads(listed.select(*UPLOAD_SCHEMA.names))
     versions = listed.select(*VERSION_SCHEMA.names, "is_latest", "sequence")
-    return placed(versions, newest_first(), most_newer=newest_kept, now_ns=now_ns)
+    return placed(versions, newest_first(), most_newer=newest_kept)
 
 
 def _troubles(listed: Sequence[DataFrame]) -> dict[str, Trouble]:

@@ -134,9 +134,9 @@ def test_the_plan_of_a_walk_has_what_is_due_and_knows_tags_where_a_rule_asks_for
     needs = tag_needs(RULES.active(), day_seconds=TERMS.day_seconds, now_ns=now_ns)
     tagging = replace(walked, tag_needs=needs)
     versions = listed_versions(spark, [tagging]).where(F.col("resolved"))
-    subjects = placed(versions, newest_first(), most_newer=0, now_ns=now_ns)
+    subjects = placed(versions, newest_first(), most_newer=0)
     subjects = subjects.unionByName(of_uploads(listed_uploads(spark, [tagging])))
-    plan = evaluate(subjects, actions_frame(spark, [ruled]), now_ns=now_ns).collect()
+    plan = evaluate(subjects, actions_frame(spark, [ruled], now_ns=now_ns)).collect()
     done = {(row.effect, row.key) for row in plan}
     assert {key for effect, key in done if effect == Effect.EXPIRE} == {"a/1"}
     assert {key for effect, key in done if effect == Effect.ABORT_UPLOAD} == {"b/up"}

@@ -31,8 +31,8 @@ def test_the_plan_of_listed_versions_agrees_with_the_core(spark, cases, now_ns):
     buckets = [RuledBucket(uid, rule_set, terms) for uid, _, _, rule_set, terms in cases]
     versions = versions_frame(spark, [(uid, KEY, versions) for uid, versions, *_ in cases])
     uploads = uploads_frame(spark, [(uid, KEY, uploads) for uid, _, uploads, *_ in cases])
-    subjects = placed(versions, [F.col("sequence")], most_newer=most_newer(buckets), now_ns=now_ns)
-    plan = evaluate(subjects.unionByName(of_uploads(uploads)), actions_frame(spark, buckets), now_ns=now_ns)
+    subjects = placed(versions, [F.col("sequence")], most_newer=most_newer(buckets))
+    plan = evaluate(subjects.unionByName(of_uploads(uploads)), actions_frame(spark, buckets, now_ns=now_ns))
     expected = [
         entry
         for uid, versions, uploads, rule_set, terms in cases

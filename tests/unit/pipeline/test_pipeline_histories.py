@@ -20,9 +20,9 @@ def test_the_plan_of_replayed_events_agrees_with_the_core(spark, ruled_histories
     buckets = [RuledBucket(uid, rule_set, terms) for uid, _, _, rule_set, terms in ruled_histories]
     # Each event twice: a log may hold an event more than once.
     frame = events_frame(spark, [event for _, _, events, _, _ in ruled_histories for event in events * 2]).cache()
-    versions = placed(versions_of(frame), [F.col("created_ns").desc()], most_newer=most_newer(buckets), now_ns=now_ns)
+    versions = placed(versions_of(frame), [F.col("created_ns").desc()], most_newer=most_newer(buckets))
     subjects = versions.unionByName(of_uploads(uploads_of(frame)))
-    plan = of_spark(evaluate(subjects, actions_frame(spark, buckets), now_ns=now_ns))
+    plan = of_spark(evaluate(subjects, actions_frame(spark, buckets, now_ns=now_ns)))
     frame.unpersist()
     expected = []
     for uid, key, events, rule_set, terms in ruled_histories:

@@ -33,9 +33,9 @@ def planned_from_listings(spark, chosen, now_ns):
     ruled = [bucket for _, bucket in chosen]
     versions = versions_frame(spark, [(life.uid, life.key, life.listed()[0]) for life, _ in chosen])
     uploads = uploads_frame(spark, [(life.uid, life.key, life.listed()[1]) for life, _ in chosen])
-    subjects = placed(versions, [F.col("sequence")], most_newer=most_newer(ruled), now_ns=now_ns)
+    subjects = placed(versions, [F.col("sequence")], most_newer=most_newer(ruled))
     return entries_of_spark(
-        evaluate(subjects.unionByName(of_uploads(uploads)), actions_frame(spark, ruled), now_ns=now_ns)
+        evaluate(subjects.unionByName(of_uploads(uploads)), actions_frame(spark, ruled, now_ns=now_ns))
     )
 
 

@@ -35,9 +35,9 @@ UPLOAD = Upload("up/1", MIDNIGHT)
 @pytest.fixture
 def plan(spark):
     versions = [("uid", key, [VERSION]) for key in KEYS] + [("uid", "held", [HELD])]
-    subjects = places.alone(versions_frame(spark, versions).drop("sequence"), now_ns=NOW)
+    subjects = places.alone(versions_frame(spark, versions).drop("sequence"))
     subjects = subjects.unionByName(places.of_uploads(uploads_frame(spark, [("uid", "up", [UPLOAD])])))
-    return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, TERMS)]), now_ns=NOW)
+    return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, TERMS)], now_ns=NOW))
 
 
 def expected():
