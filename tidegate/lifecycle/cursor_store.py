@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from tidegate.core.errors import InvalidInput
-from tidegate.core.lifecycle.cursors import CURSORS, Cursor, cursors_from_json, cursors_to_json
+from tidegate.core.lifecycle.cursors import CURSORS, Cursor, cursors_from_json, cursors_to_json, set_back
 from tidegate.ports import Tables
 
 logger = logging.getLogger(__name__)
@@ -29,3 +29,12 @@ class CursorStore:
 
     def save(self, bucket_uid: str, cursors: Mapping[int, Cursor]) -> None:
         self._tables.put(CURSORS + bucket_uid, cursors_to_json(cursors.values()))
+
+    def set_back(self, oldest: Mapping[str, int]) -> None:
+        """To before these events, by bucket uid, which are about to be landed. Most are newer than any cursor."""
+        for uid, oldest_ns in oldest.items():
+            known = self.load(uid)
+            moved = set_back(known, oldest_ns)
+            if moved != known:
+                logger.info("bucket %s: events came late, and what is due is looked for again from their time on", uid)
+                self.save(uid, moved)

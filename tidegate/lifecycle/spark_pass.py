@@ -85,8 +85,10 @@ class SparkPass:
     def run(self, listed: Sequence[ListedBucket]) -> PassResult:
         """Raises `CutShort` or `Unavailable` where it ended before anything could be settled."""
         around, order = self._around, self._order
+        begun_ns = self._land()
+        # Only now: events that came late set cursors back.
         snapshot = take_snapshot(around.tables, around.stores, around.settings.lifecycle, listed, now_ns=order.now_ns)
-        times = self._land(snapshot)
+        times = self._clock(snapshot, begun_ns)
         self._enter("planning")
         planner = PassPlanner(self._session, self._table, around.stores, around.settings.lifecycle, around.url)
         planned = planner.plan(snapshot, times, self._folder)
@@ -101,33 +103,46 @@ class SparkPass:
 
     # --- landing ---------------------------------------------------------------------------------
 
-    def _land(self, snapshot: Snapshot) -> PassClock:
-        """New records of the log go into the table; what is too old leaves it."""
+    def _land(self) -> int:
+        """New records of the log go into the table; what is too old leaves it. Gives the time at which it began."""
         self._enter("landing")
-        around, settings = self._around, self._around.settings.lifecycle
-        days = [bucket.terms.day_seconds for bucket in snapshot.buckets]
-        # An event has its time a little before it is in the log.
-        late_ns = int(min(_LATE_SECONDS, min(days, default=REAL_DAY_SECONDS) / 10) * SECOND_NS)
+        around = self._around
         begun_ns = time.time_ns()
         landing = land(
-            self._session, self._table, around.topics, around.settings.metalog.topic, now_ns=self._order.now_ns
+            self._session,
+            self._table,
+            around.topics,
+            around.settings.metalog.topic,
+            now_ns=self._order.now_ns,
+            before_commit=CursorStore(around.tables).set_back,
         )
         self._landed_events = landing.events
         for shard, events in landing.by_shard.items():
             metrics.LIFECYCLE_EVENTS.labels(f"{shard:02d}").inc(events)
         self._watch.check()
-        retention_ns = settings.metalog_retention_days * day_length_ns(settings.day_seconds)
-        if retention_ns:
-            self._table.retain(_retained_since(self._order.now_ns, retention_ns))
+        if self._retention_ns:
+            self._table.retain(_retained_since(self._order.now_ns, self._retention_ns))
+        return begun_ns
+
+    def _clock(self, snapshot: Snapshot, landed_ns: int) -> PassClock:
+        days = [bucket.terms.day_seconds for bucket in snapshot.buckets]
+        # An event has its time a little before it is in the log.
+        late_ns = int(min(_LATE_SECONDS, min(days, default=REAL_DAY_SECONDS) / 10) * SECOND_NS)
         return PassClock(
             now_ns=self._order.now_ns,
-            landed_ns=begun_ns - late_ns,
+            landed_ns=landed_ns - late_ns,
             late_ns=late_ns,
             log_horizon_ns=self._table.manifest().horizon_ns,
-            retention_ns=retention_ns,
+            retention_ns=self._retention_ns,
             allowance_ns=self._order.next_ns,
-            walker_interval_ns=int(settings.walker_interval_minutes * 60 * SECOND_NS),
+            walker_interval_ns=int(self._around.settings.lifecycle.walker_interval_minutes * 60 * SECOND_NS),
         )
+
+    @property
+    def _retention_ns(self) -> int:
+        """How long the log is kept; 0: for ever."""
+        settings = self._around.settings.lifecycle
+        return settings.metalog_retention_days * day_length_ns(settings.day_seconds)
 
     # --- acting ----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ The manifest that names the new files also says which record comes next: both ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,8 @@ _STAGED_COLUMNS = "topic_partition int, topic_offset long, value binary"
 _STAGED = pa.schema([("topic_partition", pa.int32()), ("topic_offset", pa.int64()), ("value", pa.binary())])
 
 Bounds = Sequence[tuple[int, int]]
+# Told, before a commit, of the oldest event that it adds to each bucket, by uid.
+BeforeCommit = Callable[[Mapping[str, int]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ def land(
     topic: str,
     *,
     now_ns: int,
+    before_commit: BeforeCommit = lambda oldest: None,
     commit_records: int = _COMMIT_RECORDS,
 ) -> Landing:
     """Takes in everything that the topic held when it was called."""
@@ -60,8 +63,10 @@ def land(
         while known.next_offsets != ends:
             staged = table.fresh_work("staged")
             rows, reached = _stage(topics, topic, known.next_offsets, ends, commit_records, staged)
-            known = _added(session, table, known, staged, rows, reached)
-            table.commit(known)
+            grown = _added(session, table, known, staged, rows, reached)
+            before_commit(table.oldest_by_bucket(set(grown.files) - set(known.files)))
+            table.commit(grown)
+            known = grown
         added = set(known.files) - set(before.files)
         by_shard = table.events_by_shard(added)
         return Landing(known.rows - before.rows, known.rejected_rows - before.rejected_rows, ends, by_shard)

@@ -117,6 +117,16 @@ class LogTable:
             counts.update({pair["values"]: pair["counts"] for pair in column.value_counts().to_pylist()})
         return dict(counts)
 
+    def oldest_by_bucket(self, files: Iterable[DataFile]) -> dict[str, int]:
+        """The time of the oldest event of each bucket uid in the files."""
+        oldest: dict[str, int] = {}
+        for file in files:
+            events = pq.read_table(self.path / file.path, columns=["bucket_uid", "ts_ns"], partitioning=None)
+            for row in events.group_by("bucket_uid").aggregate([("ts_ns", "min")]).to_pylist():
+                uid, ts_ns = row["bucket_uid"], row["ts_ns_min"]
+                oldest[uid] = min(ts_ns, oldest.get(uid, ts_ns))
+        return oldest
+
     @contextmanager
     def changing(self) -> Iterator[Manifest]:
         """Holds the table's lock; garbage is removed before and after. Gives the manifest as it is."""

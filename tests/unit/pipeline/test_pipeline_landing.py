@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, NOW, PARTITIONS, TOPIC, Log, put
 
@@ -83,6 +85,23 @@ def test_landing_again_adds_only_what_is_new(log):
     log.append(*(put(number) for number in range(50, 60)))
     assert log.land().events == 10
     assert log.sizes() == list(range(60))
+
+
+def test_before_each_commit_it_is_told_how_old_the_events_of_each_bucket_are(log):
+    told = []
+
+    def before_commit(oldest):
+        told.append((dict(oldest), log.table.manifest().rows))
+
+    log.append(put(7), put(3), put(9), replace(put(5), bucket="other", bucket_uid="other"))
+    log.land(before_commit=before_commit)
+    assert told == [({"uid": MIDNIGHT + 3, "other": MIDNIGHT + 5}, 0)]
+    log.append(*(put(number) for number in range(20, 30)))
+    log.land(before_commit=before_commit, commit_records=4)
+    assert min(oldest["uid"] for oldest, _ in told[1:]) == MIDNIGHT + 20
+    assert [rows for _, rows in told[1:]] == [4, 8, 12]
+    log.land(before_commit=before_commit)
+    assert len(told) == 4, "nothing was landed"
 
 
 def test_many_small_commits_land_the_same_as_one(log):

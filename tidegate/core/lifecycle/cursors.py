@@ -7,7 +7,7 @@ events that have been landed, nor the pass's own `now`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
@@ -59,6 +59,14 @@ def cursors_from_json(text: str) -> dict[int, Cursor]:
         return found
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidInput(f"not the stored lifecycle cursors of a bucket: {error!r}") from None
+
+
+def set_back(cursors: Mapping[int, Cursor], oldest_ns: int) -> dict[int, Cursor]:
+    """The cursors of a bucket of which an event comes to be known that may be older than what they say is done: a tag
+    or a deletion may have made something due before the frontier. It is looked for once more."""
+    return {
+        shard: replace(cursor, frontier_ns=min(cursor.frontier_ns, oldest_ns - 1)) for shard, cursor in cursors.items()
+    }
 
 
 class Recovery(StrEnum):

@@ -34,6 +34,7 @@ from tidegate.core.lifecycle.cursors import (
     cursors_to_json,
     plan_shard,
     recovery,
+    set_back,
     walker_due,
 )
 from tidegate.core.lifecycle.heartbeat import duration, greatest_lag_ns, greatest_walk_age_ns, heartbeat
@@ -231,6 +232,15 @@ def test_a_clock_that_is_set_back_takes_the_frontier_with_it():
     assert (plan.recovery, plan.replays) == (None, False)
     assert cursor.frontier_ns == NOW
     assert passed(cursor, EXPIRE, at(NOW + HOUR))[1].replays
+
+
+def test_an_event_older_than_the_frontier_sets_it_back_and_a_newer_one_does_not():
+    known = {3: started(EXPIRE, at(NOW + DAY))}
+    frontier = known[3].frontier_ns
+    assert set_back(known, frontier + 1) == known
+    (late,) = set_back(known, NOW + HOUR).values()
+    assert late == replace(known[3], frontier_ns=NOW + HOUR - 1)
+    assert passed(late, EXPIRE, at(NOW + DAY))[1].after_ns == NOW + HOUR - 1
 
 
 @pytest.mark.parametrize(
