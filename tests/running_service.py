@@ -121,9 +121,13 @@ class RunningService:
         entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return [int(entry.name) for entry in entries if int(entry.name) != os.getpid() and self._belongs(entry)]
 
+    def pids_of(self, module: str) -> list[int]:
+        """Of its processes those that run this Python module."""
+        return [pid for pid in self.processes() if module.encode() in _words_of(Path(f"/proc/{pid}"))]
+
     def _belongs(self, entry: Path) -> bool:
+        words = _words_of(entry)
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
             inside = (entry / "cwd").resolve().is_relative_to(self.data)
         except OSError:
             return False
@@ -159,6 +163,14 @@ class RunningService:
         """A client of the HTTP API with the admin token."""
         headers = {"Authorization": f"Bearer {self.endpoints['admin_token']}"}
         return httpx.Client(base_url=self.api_url, headers=headers, timeout=60, **options)
+
+
+def _words_of(process: Path) -> list[bytes]:
+    """Its command line; empty when it has ended."""
+    try:
+        return (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def s3_client(url: str, key: PoolKey | None, *, retries: int = 5, **config: Any) -> Any:

@@ -97,7 +97,7 @@ def read_audit(
     inspector: _Inspector,
     bucket: Annotated[str, Query(max_length=255)] = "",
     key: Annotated[str | None, Query(max_length=1024)] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
 ) -> list[AuditView]:
     return inspector.audit(bucket=bucket, key=key, count=limit)
 

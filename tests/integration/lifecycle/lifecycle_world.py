@@ -84,7 +84,7 @@ class World:
 
     def audits(self, bucket: str) -> list[dict[str, Any]]:
         with self.service.api() as api:
-            query = {"bucket": bucket, "limit": "1000"}
+            query = {"bucket": bucket, "limit": "10000"}
             found: list[dict[str, Any]] = api.get("/api/v1/audit", params=query).raise_for_status().json()
         return found
 

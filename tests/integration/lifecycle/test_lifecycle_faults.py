@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from lifecycle_world import NANOSECOND, World
 from running_service import RunningService
@@ -20,15 +19,8 @@ EXPIRE = {"Filter": {"Prefix": "old/"}, "Expiration": {"Days": 1}}
 
 
 def lifecycle_pids(service: RunningService) -> list[int]:
-    found = []
-    for pid in service.processes():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"tidegate.lifecycle.serve" in command:
-            found.append(pid)
-    return found
+    modules = ("tidegate.lifecycle.serve", "tidegate.lifecycle.serve_passes")
+    return [pid for module in modules for pid in service.pids_of(module)]
 
 
 def put_all(world: World, bucket: str, keys: list[str]) -> None:

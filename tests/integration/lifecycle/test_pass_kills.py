@@ -55,18 +55,6 @@ def killed(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -
         service.end()
 
 
-def pids(service: RunningService, module: str) -> list[int]:
-    found = []
-    for pid in service.processes():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if module.encode() in words:
-            found.append(pid)
-    return found
-
-
 def await_moment(world: World, chance: random.Random) -> None:
     """Somewhere in a stage of a pass that chance chooses; a stage that is too short to be seen is not waited for."""
     stage = chance.choice(STAGES)
@@ -110,9 +98,9 @@ def test_killed_at_random_points_exactly_what_is_due_goes_and_each_deletion_is_t
         doomed += fresh
         # Each kind of process gets its turn; which moment it is, chance decides.
         victim = VICTIMS[number % len(VICTIMS)]
-        killed.wait_until(lambda victim=victim: bool(pids(killed.service, victim)), victim)  # type: ignore[misc]
+        killed.wait_until(lambda victim=victim: bool(killed.service.pids_of(victim)), victim)  # type: ignore[misc]
         await_moment(killed, chance)
-        for pid in pids(killed.service, victim)[:1]:
+        for pid in killed.service.pids_of(victim)[:1]:
             os.kill(pid, signal.SIGKILL)
     for bucket in BUCKETS:
         killed.wait_until(
@@ -134,12 +122,12 @@ def test_killed_at_random_points_exactly_what_is_due_goes_and_each_deletion_is_t
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_when_the_process_of_the_passes_ends_so_does_its_jvm(killed: World, number: int) -> None:
     killed.wait_for_pass()
-    (passes,) = pids(killed.service, VICTIMS[0])
+    (passes,) = killed.service.pids_of(VICTIMS[0])
     below = descendants_of(passes)
     assert below
     os.kill(passes, number)
     killed.wait_until(lambda: not any(map(alive, [passes, *below])), "the end of the JVM")
-    killed.wait_until(lambda: pids(killed.service, VICTIMS[0]) not in ([], [passes]), "another one")
+    killed.wait_until(lambda: killed.service.pids_of(VICTIMS[0]) not in ([], [passes]), "another one")
 
 
 def test_a_log_that_is_kept_shorter_than_a_rules_days_has_the_bucket_walked_and_no_other(killed: World) -> None:

@@ -49,12 +49,6 @@ def world(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) ->
             service.end()
 
 
-def workers(service: RunningService) -> list[int]:
-    """The processes that carry out what passes plan."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in service.processes()}
-    return [pid for pid, command in commands.items() if b"tidegate.lifecycle.serve\0" in command]
-
-
 def test_what_is_due_goes_and_is_told_once_though_a_worker_is_killed(world: World) -> None:
     world.bucket("plain", EXPIRE)
     world.bucket("versioned", FORGET, versioning="Enabled")
@@ -62,7 +56,7 @@ def test_what_is_due_goes_and_is_told_once_though_a_worker_is_killed(world: Worl
     for _ in range(2):
         world.put("versioned", *sorted(KEPT))
     newest = world.versions("versioned")
-    (worker,) = workers(world.service)
+    (worker,) = world.service.pids_of("tidegate.lifecycle.serve")
     os.kill(worker, signal.SIGKILL)
     world.wait_until(lambda: world.keys("plain") == KEPT, "expiry of old objects")
     world.wait_until(lambda: len(world.versions("versioned")) == len(KEPT), "expiry of old versions")
