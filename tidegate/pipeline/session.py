@@ -25,6 +25,9 @@ OLDEST_JAVA = 17
 # plan cost 6 s of processor time in place of 10, with ten million it is the thorough one that saves a third.
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _MANY_EVENTS = 5_000_000
+# Every plan compiles classes of its own. Java's default, a tenth of this with the quick compiler alone, is full after
+# seven passes; then Java compiles no more, and passes become slower and slower.
+_COMPILED_CODE = "-XX:ReservedCodeCacheSize=512m"
 _DIRECTORY = "spark"
 # The second logger is the one by whose level PySpark decides to announce another level at its start. What goes wrong in
 # a job comes back to the caller as an error; the last ones would print it as well, at length.
@@ -88,7 +91,7 @@ def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
     chosen = settings.spark
     is_local = chosen.master.startswith("local")
     partitions = chosen.shuffle_partitions or 2 * (os.cpu_count() or 1)
-    java = [f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"]
+    java = [f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", _COMPILED_CODE]
     if LogTable(home.parent).manifest().rows < _MANY_EVENTS:
         java.append(_QUICK_COMPILER)
     options = {

@@ -45,6 +45,12 @@ def test_the_session_counts_in_utc_and_serves_no_page(spark):
     assert spark.sparkContext.uiWebUrl is None
 
 
+def test_there_is_room_for_the_compiled_code_of_many_passes(spark):
+    pools = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    room = sum(pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code"))
+    assert room >= 500 << 20
+
+
 def test_scratch_files_lie_in_the_data_directory_and_those_of_ended_processes_go(spark, tmp_path):
     home = tmp_path / "spark"
     left = home / "scratch" / "4194305"  # larger than any process id
