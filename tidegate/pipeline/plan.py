@@ -20,7 +20,6 @@ from tidegate.ports import Record
 from tidegate.settings import Settings
 
 _APPEND_RECORDS = 1000
-_ROWS_PER_TASK = 50_000
 _COUNTS = pa.schema([("bucket_uid", pa.string()), ("tasks", pa.int64())])
 
 
@@ -74,18 +73,12 @@ def publish_plan(
     if plan is None:
         return {}
     append = _appender(settings_module.dump(settings), str(data), topic)
-    counted = _in_order(tasks(plan, pass_id=pass_id), folder).mapInArrow(append, "bucket_uid string, tasks long")
+    # In the order of the keys: objects that are neighbours in their bucket are looked at and deleted together.
+    counted = tasks(plan, pass_id=pass_id).orderBy("key").mapInArrow(append, "bucket_uid string, tasks long")
     published: Counter[str] = Counter()
-    for row in counted.collect():  # a few for every thousand tasks
+    for row in counted.collect():  # a few for every ten thousand tasks
         published[row["bucket_uid"]] += row["tasks"]
     return dict(published)
-
-
-def _in_order(messages: DataFrame, folder: Path) -> DataFrame:
-    """By their keys: objects that are neighbours in their bucket are looked at and deleted together. Few messages are
-    put in order by one task, which is done before many have shared the work out."""
-    rows = sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
-    return messages.coalesce(1).sortWithinPartitions("key") if rows <= _ROWS_PER_TASK else messages.orderBy("key")
 
 
 def _appender(settings: str, data: str, topic: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
