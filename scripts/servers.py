@@ -132,13 +132,13 @@ def spark_cluster(directory: Path) -> Iterator[Server]:
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    node = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
+    run = str(home / "bin" / "spark-class")
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
     port, page_port = _free_port(), _free_port()
     here = ["--host", "127.0.0.1", "--webui-port"]
-    master = [node[0], f"{node[1]}.master.Master", *here, str(page_port), "--port", str(port)]
-    worker = [node[0], f"{node[1]}.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES), "--memory", _SPARK_MEMORY]
-    worker += ["--work-dir", str(directory / "work"), f"spark://127.0.0.1:{port}"]
+    master = [run, "org.apache.spark.deploy.master.Master", *here, str(page_port), "--port", str(port)]
+    worker = [run, "org.apache.spark.deploy.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES)]
+    worker += ["--memory", _SPARK_MEMORY, "--work-dir", str(directory / "work"), f"spark://127.0.0.1:{port}"]
     (directory / "worker").mkdir()
     with (
         _running(master, directory, port, lambda: _spark_workers(page_port) is not None, environment) as server,

@@ -123,10 +123,10 @@ class RunningService:
 
     def pids_of(self, module: str) -> list[int]:
         """Of its processes those that run this Python module."""
-        return [pid for pid in self.processes() if module.encode() in _words_of(Path(f"/proc/{pid}"))]
+        return [pid for pid in self.processes() if module.encode() in words_of(Path(f"/proc/{pid}"))]
 
     def _belongs(self, entry: Path) -> bool:
-        words = _words_of(entry)
+        words = words_of(entry)
         try:
             inside = (entry / "cwd").resolve().is_relative_to(self.data)
         except OSError:
@@ -165,7 +165,7 @@ class RunningService:
         return httpx.Client(base_url=self.api_url, headers=headers, timeout=60, **options)
 
 
-def _words_of(process: Path) -> list[bytes]:
+def words_of(process: Path) -> list[bytes]:
     """Its command line; empty when it has ended."""
     try:
         return (process / "cmdline").read_bytes().split(b"\0")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
-from running_service import PoolKey, RunningService
+from running_service import PoolKey, RunningService, words_of
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables
@@ -147,11 +147,8 @@ def backends(service: RunningService) -> list[int]:
 
 
 def _is_backend(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return words[0].endswith(b"weed") and b"server" in words
+    words = words_of(Path(f"/proc/{pid}"))
+    return bool(words) and words[0].endswith(b"weed") and b"server" in words
 
 
 def _has_a_new_manager(service: RunningService, before: BackendEntry) -> bool:

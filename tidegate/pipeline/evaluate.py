@@ -10,11 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.subjects import Place, Versioning
 from tidegate.pipeline.event_columns import NS_PER_DAY, key_hash_of, shard_of
-from tidegate.pipeline.places import SUBJECT_SCHEMA
+from tidegate.pipeline.places import SUBJECT_SCHEMA, is_null
 
 _MARKERS = (Place.SOLE_MARKER.value, Place.COVERING_MARKER.value, Place.NONCURRENT_MARKER.value)
 _WITHOUT_OBJECT = (*_MARKERS, Place.UPLOAD.value)
@@ -163,7 +162,7 @@ def _is_suspended() -> Column:
 
 def _is_permanent() -> Column:
     """Whether data is destroyed for good; a null marker takes the place of a null version."""
-    replaces = _is_suspended() & F.col("version_id").isin("", NULL_VERSION)
+    replaces = _is_suspended() & is_null()
     effect = F.col("effect")
     return (effect != Effect.TRANSITION.value) & ((effect != Effect.EXPIRE.value) | replaces)
 
@@ -171,11 +170,9 @@ def _is_permanent() -> Column:
 def _hold() -> Column:
     """A lock forbids destruction, not moving nor hiding; what is still to be replicated is left alone altogether."""
     replaces_null = (F.col("effect") == Effect.EXPIRE.value) & _is_suspended()
-    locked = F.when(replaces_null, F.col("null_locked_until_ns") > _a("now_ns")).otherwise(
-        F.col("permanent") & (F.col("locked_until_ns") > _a("now_ns"))
-    )
+    until_ns = F.when(replaces_null, F.col("null_locked_until_ns")).when(F.col("permanent"), F.col("locked_until_ns"))
     pending = F.col("replication_pending") | (replaces_null & F.col("null_pending"))
-    return F.when(locked, Hold.OBJECT_LOCK.value).when(pending, Hold.REPLICATION_PENDING.value)
+    return F.when(until_ns > _a("now_ns"), Hold.OBJECT_LOCK.value).when(pending, Hold.REPLICATION_PENDING.value)
 
 
 def _precedence() -> Column:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.events import NULL_VERSION, EventKind
+from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, day_length_ns
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction
 from tidegate.core.lifecycle.subjects import Versioning
@@ -23,6 +23,7 @@ from tidegate.core.shards import SHARDS, bucket_day
 from tidegate.pipeline.actions import NEVER_NS, RuledBucket, ScopedAction
 from tidegate.pipeline.event_columns import NS_PER_DAY
 from tidegate.pipeline.log_table import Span
+from tidegate.pipeline.places import is_null
 
 _STARTS = (EventKind.PUT.value, EventKind.DELETE_MARKER.value)
 _CROSSING_SCHEMA = pa.schema(
@@ -125,7 +126,7 @@ def candidates(
     ]
     crossed = session.createDataFrame(pa.Table.from_pylist(rows, schema=_CROSSING_SCHEMA))
     operation = F.col("operation")
-    counts = ~F.col("nulls_only") | ~operation.isin(*_STARTS) | F.col("version_id").isin("", NULL_VERSION)
+    counts = ~F.col("nulls_only") | ~operation.isin(*_STARTS) | is_null()
     crossing = (
         F.col("ts_ns").between(F.col("first_ns"), F.col("last_ns"))
         & F.array_contains(F.col("operations"), operation)

@@ -88,8 +88,8 @@ def placed(versions: DataFrame, newest_first: Sequence[Column], *, most_newer: i
         F.lag("created_ns").over(in_order).alias("noncurrent_since_ns"),
         (F.collect_list("created_ns").over(before) if most_newer else _no_times()).alias("newer_ns"),
         F.count(F.lit(1)).over(of_key).alias("count"),
-        F.max(F.when(_is_null(), _locked_until_ns())).over(of_key).alias("null_locked_until_ns"),
-        F.max(_is_null() & F.col("replication_pending")).over(of_key).alias("null_pending"),
+        F.max(F.when(is_null(), _locked_until_ns())).over(of_key).alias("null_locked_until_ns"),
+        F.max(is_null() & F.col("replication_pending")).over(of_key).alias("null_pending"),
     )
     return _subjects(rows)
 
@@ -102,8 +102,8 @@ def alone(versions: DataFrame) -> DataFrame:
         F.lit(None).cast("long").alias("noncurrent_since_ns"),
         _no_times().alias("newer_ns"),
         F.lit(1).alias("count"),
-        F.when(_is_null(), _locked_until_ns()).alias("null_locked_until_ns"),
-        (_is_null() & F.col("replication_pending")).alias("null_pending"),
+        F.when(is_null(), _locked_until_ns()).alias("null_locked_until_ns"),
+        (is_null() & F.col("replication_pending")).alias("null_pending"),
     )
     return _subjects(rows)
 
@@ -124,7 +124,8 @@ def of_uploads(uploads: DataFrame) -> DataFrame:
     )
 
 
-def _is_null() -> Column:
+def is_null() -> Column:
+    """Whether a row is of the null version of its key, however the bucket's state makes events and listings name it."""
     return F.col("version_id").isin("", NULL_VERSION)
 
 

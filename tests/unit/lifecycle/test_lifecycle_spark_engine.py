@@ -140,13 +140,18 @@ def test_a_pass_does_what_is_due_and_moves_the_cursors(
     assert [kept.id for kept in PassReports(scene.place.tables).all()] == [report.id, idle[-1].id]
 
 
-def test_an_event_that_comes_after_its_time_is_not_missed(
-    spark: SparkSession, scene: Scene, working: Callable[[], None]
-) -> None:
+@pytest.fixture
+def engine_with_late_event(spark: SparkSession, scene: Scene, working: Callable[[], None]) -> SparkEngine:
+    """After a pass, an event comes that is older than what the pass settled."""
     working()
     engine = scene.engine()
     scene.run(engine, START + 2 * DAY + SECOND)
     scene.put("late", START + DAY // 2)
+    return engine
+
+
+def test_an_event_that_comes_after_its_time_is_not_missed(scene: Scene, engine_with_late_event: SparkEngine) -> None:
+    engine = engine_with_late_event
     report = scene.run(engine, START + 2 * DAY + 2 * SECOND)
     # What is gone already is looked for, too: this store keeps no log that would tell of it.
     assert (report.status, report.outcomes) == (PassStatus.OK, {"DONE": 1, "NOOP_RESOLVED": 1})
@@ -155,12 +160,9 @@ def test_an_event_that_comes_after_its_time_is_not_missed(
 
 
 def test_late_events_are_looked_for_though_the_pass_that_landed_them_did_not_end(
-    spark: SparkSession, scene: Scene, working: Callable[[], None]
+    scene: Scene, engine_with_late_event: SparkEngine
 ) -> None:
-    working()
-    engine = scene.engine()
-    scene.run(engine, START + 2 * DAY + SECOND)
-    scene.put("late", START + DAY // 2)
+    engine = engine_with_late_event
     scene.run(engine, START + 2 * DAY + 2 * SECOND, trigger="request", dry_run=True)
     assert scene.frontiers() == {START + DAY // 2 - 1}
     assert scene.run(engine, START + 2 * DAY + 3 * SECOND).outcomes["DONE"] == 1
