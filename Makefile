@@ -1,13 +1,13 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format docs lock bench fuzz probe crashes races clean
+.PHONY: help setup run test lint format docs lock bench fuzz differential probe crashes races clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
 WORKERS ?= 2
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## .venv with the locked dependencies and the command tidegate
 	@scripts/setup.sh
@@ -44,6 +44,10 @@ bench: ## the gateway beside nginx and the bare backend; lifecycle beside Seawee
 fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEED)
 	@scripts/setup.sh dev
 	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-100000} $(PYTHON_VENV) -m pytest -s tests/probe/test_malformed.py
+
+differential: ## 100,000 odd requests: what is admitted and logged is what a store gets (DIFFERENTIAL_REQUESTS, DIFFERENTIAL_SEED)
+	@scripts/setup.sh dev
+	@DIFFERENTIAL_REQUESTS=$${DIFFERENTIAL_REQUESTS:-100000} $(PYTHON_VENV) -m pytest -s tests/probe/test_differential.py tests/probe/test_differential_store.py
 
 probe: ## 10,000 mixed operations and a killed gateway, then the metadata log replayed (PROBE_OPERATIONS)
 	@scripts/setup.sh dev

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
@@ -127,17 +128,23 @@ def kafka_server(directory: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def spark_cluster(directory: Path) -> Iterator[Server]:
-    """A standalone Spark cluster of one worker; `address` is HOST:PORT of its master."""
+def spark_cluster(directory: Path, prefix: Sequence[str] = ()) -> Iterator[Server]:
+    """A standalone Spark cluster of one worker; `address` is HOST:PORT of its master.
+
+    Its secret is in the file `spark.conf` of the directory. `prefix` is put before the commands.
+    """
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    run = str(home / "bin" / "spark-class")
+    run = [*prefix, str(home / "bin" / "spark-class")]
+    conf = directory / "spark.conf"
+    conf.touch(mode=0o600)
+    conf.write_text(f"spark.authenticate true\nspark.authenticate.secret {secrets.token_hex(32)}\n")
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
     port, page_port = _free_port(), _free_port()
-    here = ["--host", "127.0.0.1", "--webui-port"]
-    master = [run, "org.apache.spark.deploy.master.Master", *here, str(page_port), "--port", str(port)]
-    worker = [run, "org.apache.spark.deploy.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES)]
+    here = ["--properties-file", str(conf), "--host", "127.0.0.1", "--webui-port"]
+    master = [*run, "org.apache.spark.deploy.master.Master", *here, str(page_port), "--port", str(port)]
+    worker = [*run, "org.apache.spark.deploy.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES)]
     worker += ["--memory", _SPARK_MEMORY, "--work-dir", str(directory / "work"), f"spark://127.0.0.1:{port}"]
     (directory / "worker").mkdir()
     with (

@@ -5,6 +5,7 @@
 #   scripts/setup.sh dev        also what tests, lint and benchmarks need
 #
 # Checks Python and Java first, installs Java where it may (Debian, as root) and otherwise says what to type.
+# As root it also makes the system account `tidegate`, as which a service that root starts runs.
 # A second run with nothing to do ends at once.
 set -eu
 cd "$(dirname "$0")/.."
@@ -69,6 +70,13 @@ check_java() {
         "and run this again."
 }
 
+make_account() {
+    root && ! id -u tidegate >/dev/null 2>&1 || return 0
+    say "making the system account tidegate, as which the service runs when root starts it"
+    useradd --system --user-group --no-create-home --shell /usr/sbin/nologin tidegate ||
+        fail "the account could not be made: make it by other means, or name one in the setting service.account"
+}
+
 wanted=$(cat requirements/build.lock "$lock" pyproject.toml | cksum)
 
 # What `dev` installed serves `runtime` as well.
@@ -76,10 +84,12 @@ if .venv/bin/tidegate --version >/dev/null 2>&1 &&
     { grep -qsx "$kind $wanted" "$stamp" ||
         { [ "$kind" = runtime ] && grep -qsx "also-runtime $wanted" "$stamp"; }; }; then
     check_java
+    make_account
     exit 0
 fi
 
 check_java
+make_account
 python=$(find_python)
 if ! { [ -x .venv/bin/pip ] && good_python .venv/bin/python; }; then
     say "making .venv with $("$python" --version)"

@@ -32,6 +32,14 @@ def _clean_environment() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    """Commands that a test runs in its own process set the umask, which must not reach the next test."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def service(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """One `tidegate up` for all tests of the session: make pools and buckets with names of your own."""

@@ -25,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "gateway.processes": 2,
     "gateway.drain_seconds": 2,
     "gateway.registration_seconds": 2,
+    "gateway.healing_seconds": 4,
     "api.port": 0,
     "pools.heartbeat_seconds": 1,
     "pools.watch_seconds": 0.2,
@@ -56,7 +57,7 @@ class RunningService:
     def start(self) -> Self:
         """Returns when it is ready; otherwise the error holds its log."""
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [str(TIDEGATE), "up", "--data", str(self.data), *self.options]
+        command = [*self.command_prefix(), str(TIDEGATE), "up", "--data", str(self.data), *self.options]
         for name, value in (SETTINGS | self.settings).items():
             text = value if isinstance(value, str) else json.dumps(value)
             command += ["--set", f"{name}={text}"]
@@ -72,6 +73,10 @@ class RunningService:
                 raise RuntimeError(f"tidegate up did not become ready:\n{self.log()}")
             time.sleep(0.1)
         return self
+
+    def command_prefix(self) -> list[str]:
+        """What is to run the command, if anything is."""
+        return []
 
     def _ready(self, file: Path) -> bool:
         """A file left by an earlier, killed service names another process."""
@@ -144,8 +149,12 @@ class RunningService:
         return json.loads(done.stdout)
 
     def run_cli(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(TIDEGATE), *words, "--data", str(self.data)]
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240)
+        return subprocess.run(
+            self.cli_command(*words), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240
+        )
+
+    def cli_command(self, *words: str) -> list[str]:
+        return [str(TIDEGATE), *words, "--data", str(self.data)]
 
     def create_pool(self, name: str, *options: str) -> PoolKey:
         made = self.cli("pool", "create", name, *options)

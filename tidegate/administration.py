@@ -16,7 +16,7 @@ from tidegate.pools.catalogue import every
 from tidegate.pools.registry import Registry
 from tidegate.ports import Tables
 
-# A change made through the API or the CLI is to hold on a running backend before the caller hears of it.
+# A running backend is to have a new bucket before the caller hears of it.
 APPLY_SECONDS = 20.0
 
 
@@ -223,14 +223,13 @@ def create_pool(
 
 def create_key(registry: Registry, pool: str, *, policy: str, expires_at: float | None) -> KeyCreated:
     key, secret = registry.create_key(pool, now=time.time(), policy=policy, expires_at=expires_at)
-    registry.wait_applied(pool, APPLY_SECONDS)
+    registry.wait_in_force()
     return KeyCreated(**view_key(key).model_dump(), secret_key=secret)
 
 
 def delete_key(registry: Registry, access_key: str) -> None:
-    pool = registry.key(access_key).pool
     registry.delete_key(access_key)
-    registry.wait_applied(pool, APPLY_SECONDS)
+    registry.wait_in_force()
 
 
 def create_bucket(registry: Registry, name: str, pool: str, *, policy: str) -> BucketView:
@@ -241,11 +240,10 @@ def create_bucket(registry: Registry, name: str, pool: str, *, policy: str) -> B
 
 def set_bucket_policy(registry: Registry, name: str, policy: str) -> BucketView:
     bucket = registry.set_bucket_policy(name, policy)
-    registry.wait_applied(bucket.pool, APPLY_SECONDS)
+    registry.wait_in_force()
     return view_bucket(bucket)
 
 
 def delete_bucket(registry: Registry, name: str) -> None:
-    pool = registry.bucket(name).pool
     registry.delete_bucket(name)
-    registry.wait_applied(pool, APPLY_SECONDS)
+    registry.wait_in_force()

@@ -44,6 +44,16 @@ def open_topics(settings: Settings, data: Path) -> Topics:
     return SqliteTopics(data / TOPICS_FILE, lease_seconds=chosen.lease_seconds)
 
 
+def embedded_files(settings: Settings, data: Path) -> list[Path]:
+    """The files in which tables and topics lie on this machine."""
+    files = []
+    if settings.tables.backend == "sqlite":
+        files.append(data / TABLES_FILE)
+    if settings.topics.backend == "sqlite":
+        files.append(data / TOPICS_FILE)
+    return files
+
+
 def open_store(url: str, access_key: str, secret: str) -> Store:
     """The objects behind an S3 endpoint, seen with that key."""
     # Only here: most processes have no use for an HTTP client.

@@ -1,11 +1,14 @@
 """The data directory: its layout, who runs on it, and the small files in it that must be private and whole.
 
+Others may pass through it and through `pools` and `run`, on their way to a pool of theirs, and read nothing.
+
 | path                 | what                                                       |
 | -------------------- | ---------------------------------------------------------- |
 | `run/lock`           | held by the supervisor, with its pid                       |
 | `run/settings.json`  | the settings in force, secrets included                    |
 | `run/endpoints.json` | addresses, admin token and pid, present while ready        |
 | `run/metrics/`       | the processes' metrics                                     |
+| `run/starter.sock`   | where managers are asked for, if root started the service  |
 | `log/`, `pools/`     | logs; the default place of pools                           |
 | `admin.token`        | the API's token, made at first start                       |
 | `demo.json`          | key and secret of the pool `demo`, if `up --demo` made one |
@@ -17,6 +20,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -27,6 +31,12 @@ from tidegate import settings as settings_module
 from tidegate.core.errors import Conflict, InvalidInput, Unavailable
 from tidegate.settings import Settings
 
+# For directories that others pass through: they read nothing there.
+OPEN_MODE = 0o711
+POOLS = "pools"
+
+_DIRECTORIES = ("run", "log", POOLS, "spark", "log-table", "passes")
+_FILES = ("tables.db", "topics.db", "secret.key", "admin.token", "demo.json")
 # A command that only looks whether a service runs holds the lock for an instant.
 _LOCK_PATIENCE_SECONDS = 1.0
 
@@ -46,21 +56,30 @@ class DataDirectory:
         self.path = path.resolve()  # one spelling: processes are found by it
         self.run = self.path / "run"
         self.log = self.path / "log"
-        self.pools = self.path / "pools"
+        self.pools = self.path / POOLS
         self.metrics = self.run / "metrics"
         self.settings_file = self.run / "settings.json"
         self.endpoints_file = self.run / "endpoints.json"
         self.lock_file = self.run / "lock"
+        self.starter_socket = self.run / "starter.sock"
         self.token_file = self.path / "admin.token"
         self.demo_file = self.path / "demo.json"
 
     def prepare(self) -> None:
-        """Makes what is missing. `pools` can be entered, for pools whose backends run as their owners."""
+        """Makes what is missing and closes what is open. Owners of pools pass through to their own."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for directory, mode in ((self.run, 0o700), (self.metrics, 0o700), (self.log, 0o755), (self.pools, 0o711)):
+            for directory in (self.run, self.metrics, self.log, self.pools):
                 directory.mkdir(exist_ok=True)
-                directory.chmod(mode)
+            self.run.chmod(OPEN_MODE)
+            self.pools.chmod(OPEN_MODE)
+            # Owners other than the one who runs the service exist only where root started it.
+            _limit(self.path, OPEN_MODE, open_to=OPEN_MODE if os.getuid() == 0 else 0)
+            own = [path for path in self.path.iterdir() if is_own_name(path.name)]
+            own.append(self.path / settings_module.FILE_NAME)  # it may hold secrets
+            for path in (*own, *(path for path in self.run.iterdir() if not path.is_dir()), self.metrics):
+                if path not in (self.run, self.pools):
+                    _limit(path, 0o700)
         except OSError as error:
             raise InvalidInput(f"the data directory {self.path} cannot be used: {error.strerror}") from None
 
@@ -136,6 +155,22 @@ class DataDirectory:
 
     def write_demo(self, values: dict[str, Any]) -> None:
         write_private(self.demo_file, json.dumps(values, indent=2) + "\n")
+
+
+def is_own_name(name: str) -> bool:
+    """Whether Tidegate makes an entry of that name in its data directory, temporary and companion files included."""
+    return name in _DIRECTORIES or name.lstrip(".").startswith(_FILES)
+
+
+def _limit(path: Path, most: int, *, open_to: int = 0) -> None:
+    """Takes away the rights that are not in `most`, and gives those in `open_to`."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return  # a temporary file of another process
+    mode = stat.S_IMODE(found.st_mode) & most | open_to
+    if mode != stat.S_IMODE(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode):
+        path.chmod(mode)
 
 
 def write_private(path: Path, text: str) -> None:

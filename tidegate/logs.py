@@ -1,6 +1,7 @@
 """Logging: structured lines on stderr for every process, and the gateways' access log.
 
-The access log is written from the gateway's event loop: `write` only appends to a list, `flush` never waits.
+No line is worth the service: what cannot be written at once, because the disk is full or nobody reads, is dropped and
+counted. The access log is written from the gateway's event loop: `write` only appends to a list, `flush` never waits.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import logging
 import os
 import select
 import socket
+import stat
 import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidegate import metrics
 from tidegate.core.errors import InvalidInput
 from tidegate.settings import LogSettings, Settings
 
@@ -23,6 +26,8 @@ _BUFFER_BYTES = 64 * 1024
 _BUFFER_LIMIT_BYTES = 4 * 1024 * 1024
 # POSIX: a pipe that polls as writable takes this much at once, and takes it whole.
 _PIPE_BYTES = 4096
+# A reader that is behind gets this long, once; then lines are dropped until it has caught up.
+_READER_MILLISECONDS = 50
 _SYSLOG_PRIORITY = "<142>"  # facility local1, severity informational
 
 log = logging.getLogger(__name__)
@@ -30,12 +35,55 @@ log = logging.getLogger(__name__)
 
 def setup(settings: Settings, data: Path, component: str) -> None:
     """Configures the root logger of this process; `component` names it in every line."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler(sys.stderr.fileno())
     handler.setFormatter(_JsonFormatter(component) if settings.log.format == "json" else _TextFormatter(component))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log.level.upper())
     logging.captureWarnings(True)
+
+
+class LineHandler(logging.Handler):
+    """Writes lines to a descriptor. It raises nothing, and waits for nobody."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+        # Lines in a file are whole whoever else writes to it; a pipe takes only so much without waiting.
+        self._piece = sys.maxsize if stat.S_ISREG(os.fstat(fd).st_mode) else _PIPE_BYTES
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._dropped = 0
+        self._cut_off = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self._encoded(record)
+        except Exception:
+            self.handleError(record)  # a mistake in the caller's text, which it tells without raising
+            return
+        if self._dropped:
+            told = logging.makeLogRecord({"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING"})
+            told.msg = f"{self._dropped} lines of this log could not be written and were dropped"
+            line = self._encoded(told) + line
+        if self._write(b"\n" + line if self._cut_off else line):
+            self._dropped = 0
+        else:
+            self._dropped += 1
+            metrics.DROPPED_LINES.labels("process").inc()
+
+    def _encoded(self, record: logging.LogRecord) -> bytes:
+        return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+
+    def _write(self, line: bytes) -> bool:
+        left = memoryview(line)
+        try:
+            while left and self._poll.poll(0 if self._dropped else _READER_MILLISECONDS):
+                left = left[os.write(self._fd, left[: self._piece]) :]
+        except OSError:
+            pass  # nobody is left who could be told
+        self._cut_off = len(left) not in (0, len(line)) or (self._cut_off and len(left) == len(line))
+        return not left
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
@@ -118,6 +166,7 @@ class AccessLog:
         encoded = line.encode("utf-8", "backslashreplace") + b"\n"
         if self._bytes + len(encoded) > _BUFFER_LIMIT_BYTES:
             self._dropped += 1
+            metrics.DROPPED_LINES.labels("access").inc()
             return
         self._lines.append(encoded)
         self._bytes += len(encoded)
@@ -132,6 +181,7 @@ class AccessLog:
             self._lines = self._sink.send(self._lines)
         except OSError as error:
             log.error("the access log cannot be written: %s; %d lines are lost", error.strerror, len(self._lines))
+            metrics.DROPPED_LINES.labels("access").inc(len(self._lines))
             self._lines = []
         self._bytes = sum(map(len, self._lines))
         self._behind = bool(self._lines)

@@ -7,22 +7,30 @@ Processes write to files in the directory named by `PROMETHEUS_MULTIPROC_DIR` (t
 
 from __future__ import annotations
 
+import collections
 import fcntl
 import os
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from tidegate import metric_files
+from tidegate.core.errors import Unavailable
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _FOLDED_PID = "0"
 _RESTARTS = "tidegate_child_restarts"
 _RESTARTS_HELP = "Processes that died and were started again, by component."
+
+if os.environ.get(MULTIPROCESS_VARIABLE):
+    values.ValueClass = metric_files.value_class(Path(os.environ[MULTIPROCESS_VARIABLE]))
 
 # The gateway.
 REQUESTS = Counter(
@@ -35,7 +43,9 @@ BYTES_IN = Counter("tidegate_received_bytes_total", "Bytes of request bodies rec
 BYTES_OUT = Counter("tidegate_sent_bytes_total", "Bytes of reply bodies sent to clients.")
 CONNECTIONS = Gauge("tidegate_connections", "Open client connections.", multiprocess_mode="livesum")
 REFUSED_CONNECTIONS = Counter(
-    "tidegate_refused_connections_total", "Client connections refused, by reason (untrusted, …).", ["reason"]
+    "tidegate_refused_connections_total",
+    "Client connections refused or ended by reason: untrusted, too-many (none was idle), made-room (idle the longest).",
+    ["reason"],
 )
 AUTH_FAILURES = Counter(
     "tidegate_auth_failures_total", "Requests refused for who sent them, by S3 error code.", ["code"]
@@ -56,6 +66,11 @@ BACKEND_ERRORS = Counter(
 JOURNAL_BATCHES = Counter("tidegate_journal_batches_total", "Batches appended to the metadata log.")
 JOURNAL_EVENTS = Counter("tidegate_journal_events_total", "Events appended to the metadata log.")
 JOURNAL_FAILURES = Counter("tidegate_journal_failures_total", "Batches that could not be appended.")
+WRITES_REFUSED = Gauge(
+    "tidegate_writes_refused",
+    "Gateway processes that refuse all changes, because they could not be logged or there is too little space.",
+    multiprocess_mode="livesum",
+)
 JOURNAL_SECONDS = Histogram("tidegate_journal_seconds", "Time to append one batch.", buckets=_SECONDS)
 
 # Lifecycle. The label `bucket` holds the bucket's uid, not its name.
@@ -100,7 +115,7 @@ LIFECYCLE_BUCKET_LAG = Gauge(
 )
 LIFECYCLE_LISTINGS = Counter(
     "tidegate_s3_lifecycle_listings_total",
-    "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up).",
+    "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up, stopped).",
     ["bucket", "end"],
 )
 LIFECYCLE_PASSES = Counter(
@@ -112,6 +127,16 @@ LIFECYCLE_ROUNDS = Counter(
     "tidegate_s3_lifecycle_rounds_total",
     "Rounds of the conductor, by what it did (started, skipped for a backlog, skipped for a running pass).",
     ["result"],
+)
+LIFECYCLE_STOPPED = Gauge(
+    "tidegate_s3_lifecycle_stopped",
+    "1 while an operator has stopped all of lifecycle, and otherwise 0.",
+    multiprocess_mode="livemostrecent",
+)
+LIFECYCLE_CLOCK_PROBLEMS = Gauge(
+    "tidegate_s3_lifecycle_clock_problems",
+    "Machines that begin no pass because their clock is not believed.",
+    multiprocess_mode="livemostrecent",
 )
 
 # Pools, gateways and topics, as the tables show them when the metrics are asked for.
@@ -130,6 +155,11 @@ TOPIC_LAG = Gauge(
 
 # The service.
 CHILD_RESTARTS = Counter(f"{_RESTARTS}_total", _RESTARTS_HELP, ["component"])  # counted by `retire`
+DROPPED_LINES = Counter(
+    "tidegate_dropped_log_lines_total",
+    "Lines that could not be written, for lack of space or of a reader, by log (access, process).",
+    ["log"],
+)
 API_REQUESTS = Counter("tidegate_api_requests_total", "Requests to the HTTP API, by status class.", ["status"])
 
 
@@ -173,29 +203,36 @@ def render() -> bytes:
 
 
 def retire(directory: Path, pid: int, component: str) -> None:
-    """Counts a dead process, and folds its counts into one file: no total is lost and no files pile up."""
-    with _locked(directory, fcntl.LOCK_EX):
-        mark_process_dead(pid, path=str(directory))
-        for kind in ("counter", "histogram"):
-            dead = directory / f"{kind}_{pid}.db"
-            if dead.exists():
-                _add(directory / f"{kind}_{_FOLDED_PID}.db", _values(dead))
-                dead.unlink()
-        death = mmap_key(_RESTARTS, f"{_RESTARTS}_total", ["component"], [component], _RESTARTS_HELP)
-        _add(directory / f"counter_{_FOLDED_PID}.db", [(death, 1.0)])
+    """Counts a dead process, and folds its counts into one file: no total is lost and no files pile up.
 
-
-def _values(file: Path) -> list[tuple[str, float]]:
-    return [(key, value) for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file))]
-
-
-def _add(file: Path, values: list[tuple[str, float]]) -> None:
-    totals = MmapedDict(str(file))
+    Raises `Unavailable` when the disk does not take it: it has to be called again.
+    """
+    death = mmap_key(_RESTARTS, f"{_RESTARTS}_total", ["component"], [component], _RESTARTS_HELP)
     try:
-        for key, value in values:
-            totals.write_value(key, totals.read_value(key)[0] + value, 0.0)
-    finally:
-        totals.close()
+        with _locked(directory, fcntl.LOCK_EX):
+            mark_process_dead(pid, path=str(directory))
+            _fold(directory, "histogram", pid, {})
+            _fold(directory, "counter", pid, {death: 1.0})
+    except OSError as error:
+        raise Unavailable(f"the metrics in {directory} cannot be written: {error.strerror}") from None
+
+
+def _fold(directory: Path, kind: str, pid: int, more: dict[str, float]) -> None:
+    folded, dead = directory / f"{kind}_{_FOLDED_PID}.db", directory / f"{kind}_{pid}.db"
+    totals: collections.Counter[str] = collections.Counter()
+    for found in (_values(folded), _values(dead), more):
+        totals.update(found)
+    if totals:
+        metric_files.store(folded, totals.items())
+    dead.unlink(missing_ok=True)
+
+
+def _values(file: Path) -> dict[str, float]:
+    """A file that is not there, or that a process left unfinished when it died, tells nothing."""
+    try:
+        return {key: value for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file))}
+    except (FileNotFoundError, struct.error, RuntimeError, UnicodeDecodeError):
+        return {}
 
 
 @contextmanager

@@ -103,6 +103,9 @@ class Topics(Protocol):
     def append(self, topic: str, records: Sequence[Record]) -> None:
         """All records are on stable storage when this returns. One call is one batch."""
 
+    def probe(self, topic: str) -> None:
+        """Raises `Unavailable` if nothing could be appended now, as far as that can be told without doing it."""
+
     def consumer(self, topic: str, group: str) -> Consumer:
         """Joins the group; a new group starts at the beginning of the topic."""
 

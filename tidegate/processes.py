@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from tidegate.service_account import Identity
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _SOUND_SECONDS = 30.0
+_ROOTS_OWN = ("MAIL", "SHELL", "USERNAME", "XDG_RUNTIME_DIR")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 log = logging.getLogger(__name__)
@@ -26,6 +29,17 @@ def adopt_orphans() -> None:
     """From now on processes whose parents die become this process's children."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def keep_files_private() -> None:
+    """From now on nobody else may read or change the files that this process and those it starts make."""
+    os.umask(0o077)
+
+
+def environment_for(account: Identity, data: Path) -> dict[str, str]:
+    """That of this process, with what it says about root replaced. The account has no home but the data directory."""
+    kept = {name: value for name, value in os.environ.items() if name not in _ROOTS_OWN}
+    return kept | {"HOME": str(data), "LOGNAME": account.user, "USER": account.user}
 
 
 def end_with_parent(parent: int) -> Callable[[], None]:
@@ -45,8 +59,17 @@ class Child:
     The pause before a restart doubles while the process keeps dying young.
     """
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], fds: Collection[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        fds: Collection[int],
+        become: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`become` is called in the new process, to make it the user that it is to be."""
         self.name = name
+        self._become = become
         self._command = [sys.executable, "-m", module, *arguments]
         self._fds = tuple(fds)
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,16 +83,30 @@ class Child:
         return self._process.pid if self._process else None
 
     def start(self, environment: dict[str, str]) -> None:
-        # preexec_fn is safe here: the supervisor has one thread.
-        self._process = subprocess.Popen(
-            self._command,
-            pass_fds=self._fds,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=end_with_parent(os.getpid()),
-        )
+        """If the machine lacks what it takes, that counts as an early death."""
         self._started_at = time.monotonic()
+        try:
+            # preexec_fn is safe here: the supervisor has one thread.
+            self._process = subprocess.Popen(
+                self._command,
+                pass_fds=self._fds,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=self._prepare(os.getpid()),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self._put_off()
+            log.error("%s cannot be started: %s; it is tried again in %.1f s", self.name, error, self._pause)
+
+    def _prepare(self, parent: int) -> Callable[[], None]:
+        bind = end_with_parent(parent)
+
+        def prepare() -> None:
+            self._become()
+            bind()  # after the change of user, which would undo it
+
+        return prepare
 
     def ended(self, status: int) -> None:
         """Notes that the process was reaped, and when the next one may start."""
@@ -79,14 +116,17 @@ class Child:
         lived = time.monotonic() - self._started_at
         if lived >= _SOUND_SECONDS:
             self._pause, self.early_deaths = 0.0, 0
-        self.early_deaths += 1
-        self.restart_at = time.monotonic() + self._pause
         log.warning(
             "%s (pid %d) ended with %s after %.1f s; it is started again in %.1f s",
             self.name, self._process.pid, describe_exit(self._process.returncode), lived, self._pause,
         )  # fmt: skip
-        self._pause = min(max(self._pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        self._put_off()
         self._process = None
+
+    def _put_off(self) -> None:
+        self.early_deaths += 1
+        self.restart_at = time.monotonic() + self._pause
+        self._pause = min(max(self._pause * 2, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
 
     def forget(self, status: int) -> None:
         """Notes that the process was reaped while the service stops."""

@@ -20,9 +20,21 @@ from tidegate.core.lifecycle.rules import STORAGE_CLASSES
 
 FILE_NAME = "tidegate.toml"
 
+Isolation = Literal["namespace", "certificates"]
+
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServiceSettings(Section):
+    """The service as a whole."""
+
+    account: str = Field(
+        "tidegate",
+        min_length=1,
+        description="User as whom everything runs when root starts it; another user starts it as himself.",
+    )
 
 
 class GatewaySettings(Section):
@@ -43,6 +55,11 @@ class GatewaySettings(Section):
     )
     tls_certificate: str = Field("", description="PEM file with the certificate chain; empty means plain HTTP.")
     tls_key: str = Field("", description="PEM file with the certificate's key.")
+    max_connections: int = Field(
+        0,
+        ge=0,
+        description="Client connections of one process; 0 means half of what the limit of open files leaves room for.",
+    )
     head_limit_bytes: int = Field(32768, ge=4096, description="Largest request line plus headers.")
     idle_seconds: float = Field(75, gt=0, description="An idle client connection is closed after this.")
     head_seconds: float = Field(20, gt=0, description="A request head must be complete after this.")
@@ -50,6 +67,12 @@ class GatewaySettings(Section):
     backend_connect_seconds: float = Field(5, gt=0, description="Time allowed to connect to a backend.")
     backend_seconds: float = Field(
         60, gt=0, description="Time a backend may take to answer a complete request before it is checked and purged."
+    )
+    healing_seconds: float = Field(
+        600,
+        gt=0,
+        description="How long a backend may still be at work on a change whose connection broke or that it did not "
+        "answer in time. Until then the change is looked into again and again.",
     )
     backend_idle_connections: int = Field(64, ge=0, description="Idle backend connections kept per pool and process.")
     route_seconds: float = Field(1.0, ge=0, description="Life of a cached route, key or bucket entry.")
@@ -67,6 +90,11 @@ class ApiSettings(Section):
     admin_token: SecretStr = Field(
         SecretStr(""), description="Token for the API; empty makes one in the data directory at first start."
     )
+    names: tuple[str, ...] = Field(
+        (),
+        description="Names under which the API is reached, such as `tidegate.example.org`, beside its address and "
+        "`localhost`; with a port if it is not its own. Requests for other names are refused.",
+    )
     metrics_open: bool = Field(True, description="Whether `/metrics` answers without the admin token.")
     tls_certificate: str = Field("", description="PEM file with the certificate chain; empty means plain HTTP.")
     tls_key: str = Field("", description="PEM file with the certificate's key.")
@@ -76,8 +104,13 @@ class PoolsSettings(Section):
     """Backends: how they are started, watched and stopped."""
 
     backend: str = Field("seaweedfs", description="Backend of a new pool.")
-    port_low: int = Field(20000, ge=1024, le=54000, description="First port for backends.")
-    port_high: int = Field(24999, ge=1024, le=54999, description="Last port for backends.")
+    isolation: Isolation = Field(
+        "namespace",
+        description="What keeps others on the machine from a backend: a network namespace of its own, or, where the "
+        "system gives none, certificates that every connection needs.",
+    )
+    port_low: int = Field(20000, ge=1024, le=54000, description="First port for backends, if isolated by certificates.")
+    port_high: int = Field(24999, ge=1024, le=54999, description="Last port for backends, if isolated by certificates.")
     start_seconds: float = Field(60, gt=0, description="Time allowed to start and set up a backend.")
     stop_seconds: float = Field(7, gt=0, description="Time for a backend's orderly stop before it is killed.")
     heartbeat_seconds: float = Field(5, gt=0, description="Interval between checks of a backend.")
@@ -123,6 +156,8 @@ class TopicsSettings(Section):
         {}, description="Further settings of the Kafka client by librdkafka's names, such as `security.protocol`."
     )
     lease_seconds: float = Field(10, gt=0, description="A consumer silent for this long loses its partitions.")
+    task_days: float = Field(30, gt=0, description="Tasks that nobody finished in this time are dropped.")
+    dead_letter_days: float = Field(90, gt=0, description="How long dead letters are kept.")
 
 
 class MetalogSettings(Section):
@@ -131,6 +166,27 @@ class MetalogSettings(Section):
     enabled: bool = Field(True, description="Off only for measurements: lifecycle and replication need the log.")
     topic: str = Field("metadata-log", description="Name of its topic.")
     partitions: int = Field(4, ge=1, le=256, description="Partitions of a newly made topic.")
+    keep_days: float = Field(7, gt=0, description="How long records stay in the topic that everybody has read.")
+    limit_days: float = Field(
+        30, gt=0, description="After this, records leave the topic even if somebody still has to read them."
+    )
+
+    @model_validator(mode="after")
+    def _limit_after_keeping(self) -> MetalogSettings:
+        if self.limit_days < self.keep_days:
+            raise ValueError("metalog.limit_days must be at least metalog.keep_days")
+        return self
+
+
+class StorageSettings(Section):
+    """Disk space."""
+
+    reserve_mb: int = Field(
+        64,
+        ge=0,
+        description="Space (MiB) that is kept free where tables, topics and pools lie: with less left, gateways take "
+        "no data in, and with a quarter of it they delete nothing either; 0: none.",
+    )
 
 
 class LifecycleSettings(Section):
@@ -158,11 +214,19 @@ class LifecycleSettings(Section):
         False, description="Refuse filters with several predicates side by side instead of reading them as And."
     )
     walker_interval_minutes: float = Field(0, ge=0, description="Least time between two walks of a bucket.")
+    clock_jump_hours: float = Field(
+        168,
+        ge=0,
+        description="No pass begins, until it is confirmed, by a clock that is so far ahead of the last time that was "
+        "seen; 0 believes every clock.",
+    )
     max_runtime_minutes: float = Field(60, gt=0, description="A pass ends after this, and the next one goes on.")
     deletes_per_second: float = Field(0, ge=0, description="Most deletions of the whole installation; 0 means any.")
     deletes_burst: int = Field(0, ge=0, description="Deletions that may come at once; 0 means twice the rate.")
-    metalog_retention_days: int = Field(0, ge=0, description="How long the log is kept for passes; 0 means for ever.")
-    audit_retention_days: int = Field(0, ge=0, description="How long the audit trail is kept; 0 means for ever.")
+    metalog_retention_days: int = Field(
+        400, ge=0, description="How long the log table keeps events for passes; 0 means for ever."
+    )
+    audit_retention_days: int = Field(90, ge=0, description="How long the audit trail is kept; 0 means for ever.")
     workers: int = Field(8, ge=1, le=64, description="Requests that delete objects at the same time.")
     listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
     inventories: dict[str, str] = Field(
@@ -183,6 +247,11 @@ class SparkSettings(Section):
         "1g", pattern=r"^[1-9][0-9]*[mgMG]$", description="Memory of the driver; on `local` that is all there is."
     )
     shuffle_partitions: int = Field(0, ge=0, le=100_000, description="Partitions of joins; 0 means two per core.")
+    secret: SecretStr = Field(
+        SecretStr(""),
+        description="The secret by which a standalone cluster's processes know each other (its own "
+        "`spark.authenticate.secret`). Elsewhere Spark makes one for each session.",
+    )
     idle_minutes: float = Field(10, gt=0, description="The session is ended when no pass came for so long.")
     options: dict[str, SecretStr] = Field(
         {}, description="Further settings of Spark by its own names, such as `spark.executor.memory`."
@@ -198,6 +267,8 @@ class LogSettings(Section):
         "file", description="Where the access log goes, in combined format."
     )
     access_file: str = Field("log/access.log", description="Its file, relative to the data directory.")
+    file_megabytes: float = Field(100, gt=0, description="A log file that has become this large is put aside.")
+    kept_files: int = Field(10, ge=1, le=1000, description="Access logs put aside that are kept; of other logs one is.")
     syslog_address: str = Field("/dev/log", description="Socket or HOST:PORT (UDP) of the system log.")
 
 
@@ -212,12 +283,14 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
+    service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
     api: ApiSettings = ApiSettings()
     pools: PoolsSettings = PoolsSettings()
     tables: TablesSettings = TablesSettings()
     topics: TopicsSettings = TopicsSettings()
     metalog: MetalogSettings = MetalogSettings()
+    storage: StorageSettings = StorageSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()

@@ -1,5 +1,7 @@
 """The foreground process of `tidegate up`: starts gateways, API and lifecycle, keeps them running, and ends everything.
 
+Started by root, it acts as the service account, with root's rights in reserve, and so are all files its account's.
+
 It is the reaper of all orphans below it, so that no manager or backend outlives an orderly stop. Should it be
 killed itself, its gateways and API end with it; managers end when idle, or are found again by the next `up`.
 """
@@ -14,17 +16,22 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tidegate import assembly, metrics, processes
+from tidegate import assembly, handover, metrics, processes
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import GatewayEntry
 from tidegate.datadir import DataDirectory, Endpoints
+from tidegate.lifecycle.stop_switch import StopSwitch
 from tidegate.listeners import base_address, check_tls, open_listeners
+from tidegate.pools import starter_client
+from tidegate.pools.isolation import check_isolation
 from tidegate.ports import Tables
+from tidegate.service_account import Identity, as_root, become, become_root
 from tidegate.settings import Settings
 
 _POLL_SECONDS = 0.1
@@ -32,6 +39,7 @@ _START_SECONDS = 60.0
 _EARLY_DEATHS_AT_START = 3
 _MOST_GATEWAYS = 100_000
 _KILL_SECONDS = 0.5
+_RETIRE_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +76,19 @@ class Signals:
 
 
 class Supervisor:
-    def __init__(self, directory: DataDirectory, settings: Settings, signals: Signals) -> None:
+    def __init__(
+        self, directory: DataDirectory, settings: Settings, signals: Signals, account: Identity | None
+    ) -> None:
+        """`account` is the service account where root started this process, which acts as it already."""
+        self._account = account
         self._directory = directory
         self._settings = settings
         self._signals = signals
         self._children: list[processes.Child] = []
         self._listeners: list[socket.socket] = []
-        self._environment = os.environ | {metrics.MULTIPROCESS_VARIABLE: str(directory.metrics)}
+        self._unretired: list[tuple[int, str]] = []
+        own = os.environ if account is None else processes.environment_for(account, directory.path)
+        self._environment = own | {metrics.MULTIPROCESS_VARIABLE: str(directory.metrics)}
         self.endpoints: Endpoints | None = None
 
     def start(self) -> Endpoints | None:
@@ -88,6 +102,8 @@ class Supervisor:
         tables = assembly.open_tables(self._settings, self._directory.path)
         try:
             self._create_metadata_log()
+            if not self._settings.lifecycle.enabled:
+                self._void_queued_tasks(tables)
             stale = set(tables.scan(GatewayEntry.PREFIX, limit=_MOST_GATEWAYS))
             for child in self._children:
                 child.start(self._environment)
@@ -106,10 +122,15 @@ class Supervisor:
         gateway_tls = check_tls(gateway.tls_certificate, gateway.tls_key, "gateway")
         api_tls = check_tls(api.tls_certificate, api.tls_key, "api")
         count = gateway.processes or len(os.sched_getaffinity(0))
-        doors = open_listeners(gateway.host, gateway.port, count, "gateway")
-        self._listeners += doors
-        (web,) = open_listeners(api.host, api.port, 1, "api")
-        self._listeners.append(web)
+        with as_root():  # for ports below 1024
+            doors = open_listeners(gateway.host, gateway.port, count, "gateway")
+            self._listeners += doors
+            (web,) = open_listeners(api.host, api.port, 1, "api")
+            self._listeners.append(web)
+        if self._account is not None:
+            starters = starter_client.listen(self._directory.path)
+            self._listeners.append(starters)
+            self._add_child("starter", "tidegate.pools.starter", starters, ["--account", self._account.user])
         for slot, door in enumerate(doors):
             self._add_child(f"gateway {slot}", "tidegate.gateway.serve", door)
         self._add_child("api", "tidegate.web.serve", web)
@@ -123,17 +144,34 @@ class Supervisor:
             pid=os.getpid(),
         )
 
-    def _add_child(self, name: str, module: str, listener: socket.socket | None = None) -> None:
-        arguments, fds = ["--data", str(self._directory.path)], []
+    def _add_child(
+        self, name: str, module: str, listener: socket.socket | None = None, more: Sequence[str] = ()
+    ) -> None:
+        arguments, fds = ["--data", str(self._directory.path), *more], []
         if listener is not None:
             arguments += ["--fd", str(listener.fileno())]
             fds.append(listener.fileno())
-        self._children.append(processes.Child(name, module, arguments, fds))
+        self._children.append(processes.Child(name, module, arguments, fds, self._become(name)))
+
+    def _become(self, name: str) -> Callable[[], None]:
+        """The starter alone is root, and only where root started the service."""
+        account = self._account
+        if account is None:
+            return lambda: None
+        return become_root if name == "starter" else lambda: become(account)
 
     def _create_metadata_log(self) -> None:
         topics = assembly.open_topics(self._settings, self._directory.path)
         try:
             topics.create(self._settings.metalog.topic, self._settings.metalog.partitions)
+        finally:
+            topics.close()
+
+    def _void_queued_tasks(self, tables: Tables) -> None:
+        """What was left when lifecycle was switched off is not carried out when it is switched on again."""
+        topics = assembly.open_topics(self._settings, self._directory.path)
+        try:
+            StopSwitch(tables, topics).void_queued(now_ns=time.time_ns())
         finally:
             topics.close()
 
@@ -165,18 +203,28 @@ class Supervisor:
         """Until it is told to stop."""
         while not self._signals.stops:
             self._keep_running()
-            waiting = [child.restart_at for child in self._children if child.pid is None]
-            self._signals.wait(min(waiting) - time.monotonic() if waiting else 60.0)
+            waiting = [child.restart_at - time.monotonic() for child in self._children if child.pid is None]
+            self._signals.wait(min([*waiting, _RETIRE_SECONDS if self._unretired else 60.0]))
 
     def _keep_running(self) -> None:
         for pid, status in _reaped():
             for child in self._children:
                 if child.pid == pid:
                     child.ended(status)
-                    metrics.retire(self._directory.metrics, pid, child.name.split()[0])
+                    self._unretired.append((pid, child.name.split()[0]))
+        self._retire()
         for child in self._children:
             if child.pid is None and time.monotonic() >= child.restart_at:
                 child.start(self._environment)
+
+    def _retire(self) -> None:
+        """A full disk puts it off."""
+        try:
+            while self._unretired:
+                metrics.retire(self._directory.metrics, *self._unretired[0])
+                del self._unretired[0]
+        except Unavailable as error:
+            log.warning("the counts of a process that ended cannot be kept yet: %s", error)
 
     def stop(self) -> None:
         """Gateways drain and the API ends, then the managers with their backends, then whatever is left."""
@@ -185,6 +233,7 @@ class Supervisor:
         self._end_children(self._settings.gateway.drain_seconds + _KILL_SECONDS)
         for listener in self._listeners:
             listener.close()
+        self._directory.starter_socket.unlink(missing_ok=True)
         self._end_managers()
         self._end_orphans()
         log.info("stopped")
@@ -220,7 +269,8 @@ class Supervisor:
         self._wait_gone(alive, _KILL_SECONDS)  # what is just ending is no left-over
         for pid in alive():
             log.warning("killing the left-over process %d", pid)
-            processes.send(pid, signal.SIGKILL)
+            with as_root():  # a backend is its owner's
+                processes.send(pid, signal.SIGKILL)
         self._wait_gone(alive, _KILL_SECONDS)
 
     def _wait_gone(self, alive: Callable[[], list[int]], seconds: float) -> None:
@@ -269,13 +319,30 @@ def _answers(api: str) -> bool:
         connection.close()
 
 
+def _tls_files(settings: Settings) -> list[Path]:
+    """Those that exist; what is wrong with the others is told when they are loaded."""
+    named = [settings.gateway.tls_certificate, settings.gateway.tls_key]
+    named += [settings.api.tls_certificate, settings.api.tls_key]
+    return [Path(file) for file in named if file and Path(file).is_file()]
+
+
+def _inventories(settings: Settings) -> list[Path]:
+    """Those on this machine that are there already; passes read them."""
+    return [path for path in map(Path, settings.lifecycle.inventories.values()) if path.exists()]
+
+
 def up(directory: DataDirectory, settings: Settings, announce: Callable[[Endpoints], None]) -> None:
     """Runs the service until a signal ends it; `announce` is called once it is ready."""
+    processes.keep_files_private()
+    account = handover.act_for_service(
+        directory.path, settings.service.account, _tls_files(settings), shown=_inventories(settings)
+    )
     directory.prepare()
+    check_isolation(settings.pools, account)
     lock = directory.acquire()
     try:
         with Signals() as signals:
-            supervisor = Supervisor(directory, settings, signals)
+            supervisor = Supervisor(directory, settings, signals, account)
             try:
                 endpoints = supervisor.start()
                 if endpoints is not None:

@@ -20,16 +20,16 @@ So only what is certain in either order is taken from a page:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.errors import Unavailable
-from tidegate.core.listings import ListedVersion, VersionPage
+from tidegate.core.key_versions import newest_first, search_versions
+from tidegate.core.listings import ListedUpload, ListedVersion, VersionPage
 from tidegate.ports import Store
 
 LARGEST_PAGE = 1000
 _SLASH = "/"
-_VERSIONS = ".versions"
 # After every key of a folder, whatever follows its slash.
 _PAST = "\U0010ffff" * 8
 
@@ -168,69 +168,37 @@ def _continued(prefix: str, end: str) -> list[str]:
 
 def versions_of(store: Store, bucket: str, key: str, *, limit: int = LARGEST_PAGE) -> list[ListedVersion] | None:
     """All versions of one key, the newest first; None if the store's listings do not tell."""
-    delimiters = [""]
-    while True:
-        versions, crowd = _listed_alone(store, bucket, key, delimiters[-1], limit)
-        if not crowd:
-            return _newest_first(versions)
-        # What takes the key's place goes on after it with some character: rolled up, it takes one place.
-        fresh = [character for character, _ in crowd.most_common() if character not in delimiters]
-        if not fresh:
-            return _crowded_out(store, bucket, key, versions, limit)
-        delimiters.append(fresh[0])
+    search = search_versions(key)
+    try:
+        query = next(search)
+        while True:
+            query = search.send(store.list_versions(bucket, **query._asdict(), limit=limit))
+    except StopIteration as end:
+        found: list[ListedVersion] | None = end.value
+        return found
 
 
-def _crowded_out(
-    store: Store, bucket: str, key: str, seen: list[ListedVersion], limit: int
-) -> list[ListedVersion] | None:
-    """For the prefix `a.versions`, SeaweedFS lists the versions of `a` that lie there. Only the null version may lie
-    elsewhere; it comes before what crowds the others out, and was seen."""
-    page = store.list_versions(bucket, prefix=key + _VERSIONS, limit=limit)
-    if page.is_truncated:
-        return None
-    found = {version.version_id: version for version in [*seen, *page.versions] if version.key == key}
-    return _newest_first(list(found.values()))
+def upload_pages(
+    store: Store, bucket: str, *, prefix: str, limit: int = LARGEST_PAGE
+) -> Iterator[Sequence[ListedUpload]]:
+    """All open uploads of the keys that begin with `prefix`, page by page."""
+    key, upload_id, is_truncated = "", "", True
+    while is_truncated:
+        page = store.list_uploads(bucket, prefix=prefix, key_marker=key, upload_id_marker=upload_id, limit=limit)
+        yield page.uploads
+        # A store that says "more" and does not move on would be asked for ever.
+        is_truncated = page.is_truncated and (page.next_key, page.next_upload_id) != (key, upload_id)
+        key, upload_id = page.next_key, page.next_upload_id
 
 
-def _listed_alone(
-    store: Store, bucket: str, key: str, delimiter: str, limit: int
-) -> tuple[list[ListedVersion], Counter[str]]:
-    """The key's versions; and if that is not all, with which characters the names go on that take their places."""
-    versions: list[ListedVersion] = []
-    while True:
-        page = store.list_versions(
-            bucket,
-            prefix=key,
-            delimiter=delimiter,
-            key_marker=key if versions else "",
-            version_id_marker=versions[-1].version_id if versions else "",
-            limit=limit,
-        )
-        more = [version for version in page.versions if version.key == key]
-        others = [name for name in [*(version.key for version in page.versions), *page.prefixes] if name != key]
-        versions += more
-        if not page.is_truncated or any(_directory_order(name) > _directory_order(key, _VERSIONS) for name in others):
-            return versions, Counter()
-        if not more:
-            return versions, Counter(name[len(key) : len(key) + 1] for name in others)
+def uploads_of(store: Store, bucket: str, key: str) -> list[ListedUpload]:
+    """All open uploads of one key."""
+    pages = upload_pages(store, bucket, prefix=key)
+    return [upload for page in pages for upload in page if upload.key == key]
 
 
 def _grouped(page: VersionPage) -> dict[str, list[ListedVersion]]:
     keys: dict[str, list[ListedVersion]] = {}
     for version in page.versions:
         keys.setdefault(version.key, []).append(version)
-    return {key: _newest_first(group) for key, group in keys.items()}
-
-
-def _newest_first(versions: list[ListedVersion]) -> list[ListedVersion]:
-    """Some stores put the null version last, wherever it belongs."""
-    if len(versions) == 1:
-        return versions
-    return sorted(versions, key=lambda version: (not version.is_latest, -version.last_modified))
-
-
-def _directory_order(name: str, suffix: str = "") -> bytes:
-    """By which directories are walked: what is in a folder comes right after the folder's own name."""
-    if name.endswith(_SLASH):
-        suffix = ""
-    return (name.removesuffix(_SLASH).replace(_SLASH, "\0") + suffix).encode()
+    return {key: newest_first(group) for key, group in keys.items()}

@@ -21,7 +21,7 @@ from bench.gateway.accounting import processes_of
 from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
 from bench.gateway.report import as_table, failed_requests
 from bench.gateway.requests import UNSIGNED_PAYLOAD, Target
-from bench.gateway.servers import Tidegate, backend_of, running_nginx, running_tidegate
+from bench.gateway.servers import Backend, Tidegate, backend_of, running_nginx, running_tidegate
 
 BUCKET = "bench-bucket"
 SMALL_BYTES = 1024
@@ -76,12 +76,11 @@ def main(
 @contextmanager
 def three_ways(directory: Path, options: Options) -> Iterator[list[Way]]:
     with running_tidegate(directory / "tidegate", *_service_settings(options)) as service:
-        endpoint = _wake(service)
-        host, _, port = endpoint.rpartition(":")
-        with running_nginx(directory / "nginx", endpoint, options.processes) as nginx:
+        backend = _wake(service)
+        with running_nginx(directory / "nginx", backend.address, options.processes) as nginx:
             yield [
-                Way(Target("direct", host, int(port), service.access_key, service.secret_key)),
-                Way(Target("nginx", "127.0.0.1", nginx.port, service.access_key, service.secret_key), nginx.workers),
+                Way(backend.target("direct")),
+                Way(Target("nginx", "127.0.0.1", nginx.port, backend.access_key, backend.secret_key), nginx.workers),
                 _way(service, "tidegate"),
             ]
 
@@ -158,8 +157,8 @@ def _large(ways: list[Way], driver: Driver, options: Options, directory: Path) -
     return {"get": read, "put": unsigned, "put, digest signed": signed}
 
 
-def _wake(service: Tidegate) -> str:
-    """Makes the bucket through the gateway, which starts the backend; returns where the backend listens."""
+def _wake(service: Tidegate) -> Backend:
+    """Makes the bucket through the gateway, which starts the backend."""
     boto3.client(
         "s3",
         endpoint_url=f"http://{service.host}:{service.port}",

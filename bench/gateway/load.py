@@ -17,8 +17,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from tidegate.backend_address import is_socket, open_socket
+
 RECEIVE_BYTES = 1 << 20
 SILENCE_SECONDS = 30.0
+
+
+def connect(host: str, port: int, timeout: float) -> socket.socket:
+    """A host that is a path is a Unix socket."""
+    if is_socket(host):
+        opened = open_socket(host)
+        opened.settimeout(timeout)
+        return opened
+    opened = socket.create_connection((host, port), timeout=timeout)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +111,7 @@ class _Run:
         return self.outcome
 
     def _connect(self) -> _Connection:
-        sock = socket.create_connection((self.job.host, self.job.port), timeout=10)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = connect(self.job.host, self.job.port, timeout=10)
         sock.setblocking(False)
         connection = _Connection(sock)
         self.connections[sock.fileno()] = connection

@@ -103,7 +103,7 @@ def idle_memory(way: Way, head: bytes, connections: int) -> dict[str, int]:
     held: list[socket.socket] = []
     try:
         for _ in range(connections):
-            sock = socket.create_connection((way.target.host, way.target.port), timeout=30)
+            sock = way.target.connect(timeout=30)
             held.append(sock)
             sock.sendall(head)
             if not sock.recv(65536).startswith(b"HTTP/1.1 200"):

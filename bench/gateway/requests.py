@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from dataclasses import dataclass
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+from bench.gateway.load import connect
+from tidegate.backend_address import host_header, is_socket
 
 REGION = "us-east-1"
 EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
@@ -27,7 +31,8 @@ class _DigestSigner(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One way to the backend. SigV4 signs the Host header, so every target has requests of its own."""
+    """One way to the backend. SigV4 signs the Host header, so every target has requests of its own. A host that is a
+    path is a Unix socket."""
 
     name: str
     host: str
@@ -35,8 +40,15 @@ class Target:
     access_key: str
     secret_key: str
 
+    @property
+    def authority(self) -> str:
+        return host_header(self.host if is_socket(self.host) else f"{self.host}:{self.port}").decode()
+
+    def connect(self, timeout: float) -> socket.socket:
+        return connect(self.host, self.port, timeout)
+
     def head(self, method: str, path: str, *, length: int = 0, digest: str = "") -> bytes:
-        authority = f"{self.host}:{self.port}"
+        authority = self.authority
         request = AWSRequest(method, f"http://{authority}{path}")
         _DigestSigner(self.access_key, self.secret_key, digest or EMPTY_DIGEST).add_auth(request)
         request.headers["Host"] = authority

@@ -16,8 +16,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.gateway.accounting import children_of
+from bench.gateway.requests import Target
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables
+from tidegate.backend_address import is_socket
+from tidegate.core.records import BackendEntry
+from tidegate.pools.vault import Vault
 
 START_SECONDS = 90.0
 
@@ -97,24 +101,40 @@ def running_tidegate(data: Path, *settings: str) -> Iterator[Tidegate]:
         _stop(process)
 
 
-def backend_of(service: Tidegate) -> str:
-    """Where the backend of its pool listens: `HOST:PORT`."""
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The backend of a pool: where it listens, and its one credential."""
+
+    address: str
+    access_key: str
+    secret_key: str
+
+    def target(self, name: str) -> Target:
+        if is_socket(self.address):
+            return Target(name, self.address, 0, self.access_key, self.secret_key)
+        host, _, port = self.address.rpartition(":")
+        return Target(name, host, int(port), self.access_key, self.secret_key)
+
+
+def backend_of(service: Tidegate) -> Backend:
     settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
     tables = open_tables(settings, service.data)
     try:
-        endpoint = tables.get(f"ep:{service.pool}")
+        text = tables.get(BackendEntry.PREFIX + service.pool)
     finally:
         tables.close()
-    if not endpoint:
+    if not text:
         raise SystemExit("the pool has no running backend although it has answered")
-    return endpoint
+    entry = BackendEntry.from_json(text)
+    return Backend(entry.endpoint, entry.admin_key, Vault.open(service.data).unseal(entry.admin_secret))
 
 
 @contextmanager
-def running_nginx(directory: Path, endpoint: str, workers: int) -> Iterator[Nginx]:
+def running_nginx(directory: Path, address: str, workers: int) -> Iterator[Nginx]:
     directory.mkdir()
     port = _free_port()
     user = "user root;" if os.geteuid() == 0 else ""
+    endpoint = f"unix:{address}" if is_socket(address) else address
     file = directory / "nginx.conf"
     file.write_text(
         NGINX_CONFIGURATION.format(directory=directory, endpoint=endpoint, workers=workers, port=port, user=user)

@@ -10,6 +10,7 @@ are medians.
 from __future__ import annotations
 
 import hashlib
+import socket
 import statistics
 import tempfile
 import time
@@ -22,6 +23,7 @@ from typing import Any
 
 import boto3
 import click
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool
 from botocore.config import Config
 
 from bench.gateway.load import Job, drive
@@ -163,8 +165,7 @@ def _pass(service: Tidegate, inspector: PassInspector, bucket: str, expected: in
 
 
 def _measure_bare(service: Tidegate, bucket: str, found: Figures) -> None:
-    host, _, port = backend_of(service).rpartition(":")
-    store = Target("store", host, int(port), service.access_key, service.secret_key)
+    store = backend_of(service).target("store")
     _client(_gateway(service)).create_bucket(Bucket=bucket)
     time.sleep(2)
     _fill(store, bucket, found.objects)
@@ -198,14 +199,29 @@ def _measure_worker(directory: Path, found: Figures) -> None:
 
 
 def _client(target: Target) -> Any:
-    return boto3.client(
+    client = boto3.client(
         "s3",
-        endpoint_url=f"http://{target.host}:{target.port}",
+        endpoint_url=f"http://{target.authority}",
         aws_access_key_id=target.access_key,
         aws_secret_access_key=target.secret_key,
         region_name="us-east-1",
         config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}, max_pool_connections=2 * _THREADS),
     )
+    client._endpoint.http_session._manager.pool_classes_by_scheme = {"http": _pool_class(target)}
+    return client
+
+
+def _pool_class(target: Target) -> type[AWSHTTPConnectionPool]:
+    """Connections that botocore makes where the target is, be that a port or a Unix socket."""
+
+    class Connection(AWSHTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return target.connect(timeout=60)
+
+    class Pool(AWSHTTPConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
 
 
 def _fill(target: Target, bucket: str, objects: int) -> None:

@@ -90,8 +90,7 @@ def _filled(service: Tidegate, entries: int) -> Target:
         config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
     )
     client.create_bucket(Bucket=_BUCKET)
-    host, _, port = backend_of(service).rpartition(":")
-    store = Target("store", host, int(port), service.access_key, service.secret_key)
+    store = backend_of(service).target("store")
     digest = hashlib.sha256(b"x").hexdigest()
     for start in range(0, entries, _PUTS_AT_ONCE):
         keys = [_key(number) for number in range(start, min(start + _PUTS_AT_ONCE, entries))]
@@ -144,7 +143,8 @@ def _walk(session: SparkSession, walked: WalkedBucket) -> int:
 
 def _list(store: Target, after: str, until: str) -> int:
     """How many keys after the one and up to the other, as one client."""
-    connection = http.client.HTTPConnection(store.host, store.port, timeout=60)
+    connection = http.client.HTTPConnection(store.authority, timeout=60)
+    connection.sock = store.connect(timeout=60)
     count, marker = 0, after
     while True:
         path = f"/{_BUCKET}?key-marker={quote(marker, safe='')}&max-keys=1000&versions="

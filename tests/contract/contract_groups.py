@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tidegate.ports import Consumer, Message, Record, Topics
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 def gather(consumer: Consumer, count: int, limit: int = 100) -> list[Message]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from full_disk import needs_small_disk, run_on_small_disk
 
 from tidegate.adapters import sqlite_groups
 from tidegate.adapters.sqlite import Database
@@ -42,6 +45,23 @@ def test_files_are_for_the_service_alone(tmp_path: Path) -> None:
         "tables.db-shm": 0o600,
     }
     tables.close()
+
+
+def test_a_file_opened_twice_by_a_process_loses_nothing_when_another_process_closes_it(tmp_path: Path) -> None:
+    """Were the process's locks lost when it opens the file again, the other would take its write-ahead log away."""
+    path = tmp_path / "d.db"
+    first = Database(path, SCHEMA)
+    with first.write() as connection:
+        connection.execute("INSERT INTO t VALUES (1)")
+    second = Database(path, SCHEMA)
+    other = f"import sqlite3; c = sqlite3.connect({str(path)!r}); c.execute('SELECT * FROM t').fetchall(); c.close()"
+    subprocess.run([sys.executable, "-c", other], check=True)
+    with first.write() as connection:
+        connection.execute("INSERT INTO t VALUES (2)")
+    assert rows(path, "SELECT x FROM t") == [(1,), (2,)]
+    first.close()
+    second.close()
+    assert rows(path, "SELECT x FROM t") == [(1,), (2,)]
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
@@ -183,3 +203,38 @@ def test_write_lock_is_waited_for_within_the_process_too(tmp_path: Path) -> None
     with database.write(), pytest.raises(Unavailable, match="locked"), database.write():
         pass
     database.close()
+
+
+ON_A_FULL_DISK = """
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.core.errors import Full
+from tidegate.ports import Record
+
+tables, topics = SqliteTables(disk / "tables.db"), SqliteTopics(disk / "topics.db")
+topics.create("t", 1)
+topics.append("t", [Record("k", b"before")])
+tables.put("a", "before")
+fill()
+
+def refused(call):
+    for _ in range(3000):  # what the files have got beforehand is used up first
+        try:
+            call()
+        except Full:
+            return True
+    return False
+
+print(refused(lambda: tables.put("b", "x" * 5000)), refused(lambda: topics.append("t", [Record("k", bytes(5000))])))
+print(refused(lambda: topics.probe("t")), tables.get("a"), topics.read("t", 0, 0, 1)[0].value)
+free()
+topics.probe("t")
+tables.put("b", "after")
+print(tables.get("b"))
+"""
+
+
+@needs_small_disk
+def test_a_full_disk_refuses_to_write_goes_on_reading_and_takes_up_again(tmp_path: Path) -> None:
+    done = run_on_small_disk(ON_A_FULL_DISK, tmp_path / "disk", size="8m")
+    assert done.stdout.splitlines() == ["True True", "True before b'before'", "after"], done.stderr

@@ -44,11 +44,22 @@ def test_unknown_topic_is_not_found_and_not_made_by_asking(topics: Topics) -> No
         lambda: topics.read("nowhere", 0, 0, 1),
         lambda: topics.bounds("nowhere"),
         lambda: topics.trim("nowhere", 0, 1),
+        lambda: topics.probe("nowhere"),
     ]
     for ask in asked:
         with pytest.raises(NotFound):
             ask()
     assert topics.names() == []
+
+
+def test_a_probe_of_a_topic_that_works_leaves_nothing_behind(topics: Topics) -> None:
+    topics.create("tide", 2)
+    topics.append("tide", numbered(5))
+    before = topics.bounds("tide")
+    topics.probe("tide")
+    topics.probe("tide")
+    assert topics.bounds("tide") == before
+    assert len(read_all(topics, "tide")) == 5
 
 
 def test_names_are_sorted_and_creating_twice_changes_nothing(topics: Topics) -> None:

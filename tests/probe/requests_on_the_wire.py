@@ -17,6 +17,8 @@ UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 
 def quoted(raw: bytes, keep: bytes = b"") -> bytes:
+    if not raw.translate(None, bytes(UNRESERVED) + keep):
+        return raw
     return b"".join(bytes([byte]) if byte in UNRESERVED or byte in keep else b"%%%02X" % byte for byte in raw)
 
 
@@ -73,7 +75,7 @@ class Signer:
 
     def signature(self, stamp: str, day: str, canonical: bytes) -> str:
         text = f"AWS4-HMAC-SHA256\n{stamp}\n{self.scope(day)}\n{hashlib.sha256(canonical).hexdigest()}"
-        return _hmac_hex(_signing_key(self.secret_key, day, self.region, self.service, self.terminator), text)
+        return self.sign_text(day, text)
 
     def sign(
         self,
@@ -134,7 +136,10 @@ class Signer:
                 hashlib.sha256(chunk).hexdigest(),
             )
         )
-        return _hmac_hex(_signing_key(self.secret_key, stamp[:8], self.region, self.service, self.terminator), text)
+        return self.sign_text(stamp[:8], text)
+
+    def sign_text(self, day: str, text: str) -> str:
+        return _hmac_hex(_signing_key(self.secret_key, day, self.region, self.service, self.terminator), text)
 
 
 def timestamp(at: float | None = None) -> str:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from direct_backend import direct_backend
 from mixed_operations import Fact, Mixer, Record, Tags
 from running_service import RunningService, s3_client
 
 from tidegate import settings as settings_module
-from tidegate.assembly import open_tables, open_topics
+from tidegate.assembly import open_topics
 from tidegate.core.events import Event
 from tidegate.core.replay import BucketState, Version, replay
 
@@ -55,7 +56,7 @@ def test_log_replays_to_the_backends_listing_after_a_gateway_was_killed(
     assert not missing, f"{len(missing)} of {len(record.facts)} acknowledged changes: {missing[:5]}"
 
     states = replay(events)
-    direct = s3_client(_backend_url(service, key.pool), key)
+    direct = s3_client(*direct_backend(service, key.pool))
     for bucket in BUCKETS:
         _compare_versions(direct, states[bucket], record, events)
         _compare_uploads(direct, states[bucket], record)
@@ -106,15 +107,6 @@ def _events(service: RunningService) -> Iterator[Event]:
                     offset = message.offset + 1
     finally:
         topics.close()
-
-
-def _backend_url(service: RunningService, pool: str) -> str:
-    settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
-    tables = open_tables(settings, service.data)
-    try:
-        return f"http://{tables.get(f'ep:{pool}')}"
-    finally:
-        tables.close()
 
 
 def _facts_without_event(facts: list[Fact], events: list[Event]) -> list[Fact]:

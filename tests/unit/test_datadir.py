@@ -24,15 +24,44 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_layout_is_made_and_run_is_private(directory: DataDirectory) -> None:
-    assert mode(directory.run) == 0o700
-    assert directory.log.is_dir()
-    assert directory.pools.is_dir()
+def test_the_layout_is_made_and_others_may_only_pass_to_pools_and_sockets(directory: DataDirectory) -> None:
+    assert mode(directory.path) & ~0o711 == 0
+    assert mode(directory.run) == mode(directory.pools) == 0o711
+    assert mode(directory.log) & 0o077 == mode(directory.metrics) & 0o077 == 0
+
+
+def test_what_an_earlier_version_left_open_is_closed(directory: DataDirectory) -> None:
+    directory.path.chmod(0o755)
+    for path in (directory.path / "tables.db", directory.path / "topics.db-wal", directory.run / "order"):
+        path.write_text("")
+        path.chmod(0o644)
+    for path in (directory.log, directory.metrics, directory.path / "spark", directory.path / "log-table"):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)
+    directory.prepare()
+    assert mode(directory.path) & ~0o711 == 0
+    closed = (*directory.path.iterdir(), *directory.run.iterdir())
+    open_ones = [path for path in closed if mode(path) & 0o077]
+    assert sorted(open_ones) == [directory.pools, directory.run]
+
+
+def test_files_that_are_not_tidegates_are_left_as_they_are(directory: DataDirectory) -> None:
+    (directory.path / "notes").write_text("")
+    (directory.path / "notes").chmod(0o644)
+    directory.prepare()
+    assert mode(directory.path / "notes") == 0o644
+
+
+def test_the_directory_of_backends_sockets_keeps_its_mode(directory: DataDirectory) -> None:
+    (directory.run / "sockets").mkdir()
+    (directory.run / "sockets").chmod(0o711)
+    directory.prepare()
+    assert mode(directory.run / "sockets") == 0o711
 
 
 def test_preparing_twice_changes_nothing(directory: DataDirectory) -> None:
     directory.prepare()
-    assert mode(directory.run) == 0o700
+    assert mode(directory.run) == 0o711
 
 
 def test_a_file_in_the_way_is_refused_with_its_name(tmp_path: Path) -> None:

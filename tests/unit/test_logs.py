@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from full_disk import needs_small_disk, run_on_small_disk
+from prometheus_client import REGISTRY
 
 from tidegate import logs
 from tidegate.core.errors import InvalidInput
-from tidegate.logs import AccessLog
+from tidegate.logs import AccessLog, LineHandler
 from tidegate.settings import LogSettings, load
 
 
@@ -28,11 +30,11 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 def test_json_lines_hold_time_level_component_and_extras(
-    tmp_path: Path, root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.setup(load(tmp_path, overrides=("log.format=json",)), tmp_path, "gateway")
     logging.getLogger("a").info("two\nlines %d", 5, extra={"pool": "physics"})
-    line = json.loads(capsys.readouterr().err)
+    line = json.loads(capfd.readouterr().err)
     assert (line["message"], line["level"], line["component"], line["pool"]) == (
         "two\nlines 5",
         "info",
@@ -43,31 +45,77 @@ def test_json_lines_hold_time_level_component_and_extras(
 
 
 def test_json_lines_hold_the_traceback_of_an_exception(
-    tmp_path: Path, root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.setup(load(tmp_path, overrides=("log.format=json",)), tmp_path, "api")
     try:
         raise ValueError("broken")
     except ValueError:
         logging.getLogger("a").exception("failed")
-    assert "ValueError: broken" in json.loads(capsys.readouterr().err)["exception"]
+    assert "ValueError: broken" in json.loads(capfd.readouterr().err)["exception"]
 
 
 def test_text_lines_name_component_and_process(
-    tmp_path: Path, root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.setup(load(tmp_path), tmp_path, "manager")
     logging.getLogger("a").warning("hot", extra={"pool": "physics"})
-    line = capsys.readouterr().err
+    line = capfd.readouterr().err
     assert f"manager[{os.getpid()}] hot pool='physics'" in line
 
 
 def test_lines_below_the_level_are_left_out(
-    tmp_path: Path, root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.setup(load(tmp_path, overrides=("log.level=warning",)), tmp_path, "api")
     logging.getLogger("a").info("quiet")
-    assert capsys.readouterr().err == ""
+    assert capfd.readouterr().err == ""
+
+
+DROPPED = "tidegate_dropped_log_lines_total"
+
+
+def test_a_log_that_nobody_reads_or_that_is_full_stops_nobody_and_says_what_was_dropped() -> None:
+    read, write = os.pipe()
+    handler = LineHandler(write)
+    before = REGISTRY.get_sample_value(DROPPED, {"log": "process"}) or 0
+    for number in range(3000):
+        handler.handle(logging.makeLogRecord({"msg": f"{number} " + "x" * 100}))
+    dropped = int((REGISTRY.get_sample_value(DROPPED, {"log": "process"}) or 0) - before)
+    assert 0 < dropped < 3000
+    written = os.read(read, 1 << 20).decode().splitlines()
+    assert len(written) == 3000 - dropped
+    handler.handle(logging.makeLogRecord({"msg": "at last"}))
+    assert os.read(read, 1 << 20).decode().splitlines() == [
+        f"{dropped} lines of this log could not be written and were dropped",
+        "at last",
+    ]
+    os.close(read)
+    handler.handle(logging.makeLogRecord({"msg": "to nobody"}))
+    os.close(write)
+
+
+@needs_small_disk
+def test_a_full_disk_drops_lines_and_the_next_ones_are_whole(tmp_path: Path) -> None:
+    done = run_on_small_disk(ON_A_FULL_DISK, tmp_path / "disk", size="1m")
+    assert done.returncode == 0, done.stderr
+    assert "not written" not in done.stdout
+    assert "dropped\nafter\n" in done.stdout
+
+
+ON_A_FULL_DISK = """
+import logging, os
+from tidegate.logs import LineHandler
+
+file = os.open(disk / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+handler = LineHandler(file)
+fill()
+for _ in range(100):
+    handler.handle(logging.makeLogRecord({"msg": "not written".ljust(5000)}))
+free()
+handler.handle(logging.makeLogRecord({"msg": "after"}))
+print((disk / "log").read_text())
+"""
 
 
 def access_log(data: Path, **values: str) -> AccessLog:

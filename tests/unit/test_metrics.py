@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from prometheus_client import Histogram
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
@@ -62,6 +63,13 @@ def test_a_dead_process_keeps_its_totals_and_loses_its_gauges_and_files(tmp_path
 
 
 def test_retiring_a_process_without_files_only_counts_it(tmp_path: Path) -> None:
+    metrics.retire(tmp_path, 99_999_999, "api")
+    assert rendered(tmp_path)["tidegate_child_restarts_total[api]"] == 1
+
+
+@pytest.mark.parametrize("left", [b"", b"\x40", b"\xff\xff\0\0" + bytes(4) + b"\xff\xff\0\0"])
+def test_a_file_that_a_process_left_unfinished_harms_nobody(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "counter_99999999.db").write_bytes(left)
     metrics.retire(tmp_path, 99_999_999, "api")
     assert rendered(tmp_path)["tidegate_child_restarts_total[api]"] == 1
 

@@ -107,3 +107,12 @@ def test_only_managers_of_the_same_data_directory_are_found(tmp_path: Path) -> N
         for process in (mine, other):
             process.kill()
             process.wait()
+
+
+def test_a_child_that_cannot_be_started_is_tried_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    child = processes.Child("sleeper", "timeit", ["x" * (1 << 20)], [])  # longer than any argument may be
+    for deaths in (1, 2):
+        child.start(dict(os.environ))
+        assert (child.pid, child.early_deaths) == (None, deaths)
+    assert child.restart_at > time.monotonic()
+    assert "sleeper cannot be started: [Errno 7] Argument list too long" in caplog.text

@@ -95,6 +95,12 @@ class Cluster:
         """How many partitions the topic has; 0 if it does not exist."""
         return self._partitions.get(topic) or self.topics().get(topic, 0)
 
+    def leaderless(self, topic: str) -> list[int]:
+        """The partitions that nobody takes messages for at the moment."""
+        with translating():
+            found = self._admin.list_topics(timeout=REQUEST_SECONDS).topics[topic].partitions
+        return sorted(number for number, partition in found.items() if partition.leader < 0)
+
     def create(self, topic: str, partitions: int) -> None:
         """Makes the topic where it does not exist, and returns when it can be used."""
         if self.partitions(topic):

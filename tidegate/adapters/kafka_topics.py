@@ -11,7 +11,7 @@ from tidegate.adapters.kafka_messages import Names
 from tidegate.adapters.kafka_producer import Outgoing, StoringProducer
 from tidegate.adapters.kafka_progress import read_note
 from tidegate.adapters.kafka_reader import PartitionReader
-from tidegate.core.errors import NotFound
+from tidegate.core.errors import NotFound, Unavailable
 from tidegate.ports import Consumer, Message, Record
 
 
@@ -47,6 +47,11 @@ class KafkaTopics:
         if records:
             batch = [Outgoing(key, record.value) for key, record in zip(keys, records, strict=True)]
             self._producer.send(kafka_topic, batch)
+
+    def probe(self, topic: str) -> None:
+        leaderless = self._cluster.leaderless(self._find(topic))
+        if leaderless:
+            raise Unavailable(f"partitions of {topic!r} have no leader: {', '.join(map(str, leaderless))}")
 
     def consumer(self, topic: str, group: str) -> Consumer:
         limits.group_name(group)

@@ -16,13 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import Full, Unavailable
+from tidegate.space import free_bytes
 
 BUSY_SECONDS = 15.0
 _SYNCED_COMMITS = "PRAGMA synchronous=FULL"
 # A checkpoint costs two syncs; with 4 MiB between two of them appending is hardly slowed.
 _CHECKPOINT_PAGES = "PRAGMA wal_autocheckpoint=1000"
 _LOG_SIZE_LIMIT = "PRAGMA journal_size_limit=67108864"
+
+_NO_SPACE_BYTES = 1 << 20
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
@@ -120,9 +123,11 @@ class Database:
 
     def _prepare(self, schema: str) -> sqlite3.Connection:
         """The connection that writes. It never waits inside SQLite: `_begin` does, in shorter steps."""
-        with suppress(OSError):  # SQLite says better what is wrong
-            # The files beside it (-wal, -shm) inherit the mode: the records are nobody else's business.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        with suppress(OSError):  # it is there already, or SQLite says better what is wrong
+            # The files beside it (-wal, -shm) inherit the mode: the records are nobody else's business. A file that is
+            # there must not be opened: closing it would free the locks of this process's other connections to it, and
+            # another process could then take the write-ahead log away from under them.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = self._connect(0)
         deadline = time.monotonic() + self._busy_seconds
         while True:
@@ -153,8 +158,12 @@ class Database:
             raise
 
     def _unavailable(self, error: sqlite3.Error) -> Unavailable:
-        advice = _ADVICE.get(_primary_code(error))
-        return Unavailable(f"{self._path}: {advice} ({error})" if advice else f"{self._path}: {error}")
+        code = _primary_code(error)
+        advice = _ADVICE.get(code)
+        # A file that can be written without growing does not notice what the files beside it lack.
+        is_full = code == sqlite3.SQLITE_IOERR and (free_bytes(self._path) or _NO_SPACE_BYTES) < _NO_SPACE_BYTES
+        kind = Full if code == sqlite3.SQLITE_FULL or is_full else Unavailable
+        return kind(f"{self._path}: {advice} ({error})" if advice else f"{self._path}: {error}")
 
 
 def _begin(connection: sqlite3.Connection, busy_seconds: float) -> None:

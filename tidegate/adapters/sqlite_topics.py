@@ -38,6 +38,11 @@ class SqliteTopics:
             with self._database.write() as connection:
                 sqlite_log.append(connection, found, keys, records)
 
+    def probe(self, topic: str) -> None:
+        self._find(topic)
+        with self._database.write() as connection:
+            sqlite_log.write_and_remove(connection)
+
     def consumer(self, topic: str, group: str) -> Consumer:
         limits.group_name(group)
         found = self._find(topic)

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 import click
 
+from tidegate import handover, processes
+from tidegate import settings as settings_module
 from tidegate.assembly import open_tables
 from tidegate.core.errors import TidegateError
 from tidegate.core.s3errors import S3Error
@@ -23,6 +25,7 @@ from tidegate.datadir import DataDirectory
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
+from tidegate.service_account import started_by_root
 from tidegate.settings import Settings
 
 DATA_VARIABLE = "TIDEGATE_DATA"
@@ -57,7 +60,17 @@ class Invocation:
         directory = self.directory
         if (self.config or self.overrides) and directory.runs():
             click.echo("note: the service is running; its settings are used, not --config and --set", err=True)
-        return directory.settings(config=self.config, overrides=self.overrides)
+        if not started_by_root():
+            return directory.settings(config=self.config, overrides=self.overrides)
+        # Files are made as the user who runs the service, and the settings file may be root's alone.
+        shown = [self.config] if self.config else []
+        if directory.runs():
+            handover.act_as_owner(directory.path, shown)
+            return directory.settings()
+        settings = settings_module.load(directory.path, config=self.config, overrides=self.overrides)
+        if not handover.act_as_owner(directory.path, shown):
+            handover.act_for_service(directory.path, settings.service.account, shown=shown)
+        return settings
 
     @contextmanager
     def tables(self) -> Iterator[Tables]:
@@ -143,6 +156,7 @@ class Root(Group):
     def main(  # type: ignore[override]  # always "standalone": it ends the process
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
+        processes.keep_files_private()
         as_json = "--json" in (sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
         try:

@@ -17,6 +17,7 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS
 from tidegate.core.lifecycle.rules import TransitionMinimum
 from tidegate.core.lifecycle.xml_nodes import LARGEST_DOCUMENT
+from tidegate.lifecycle.control import LifecycleControl, LifecycleStateView
 from tidegate.lifecycle.inspection import Inspector, KeyExplanationView, VerdictView
 from tidegate.lifecycle.simulation import Amount, SimulatedActions, SimulationView
 from tidegate.lifecycle.stores import Stores
@@ -55,6 +56,70 @@ def buckets(invocation: Invocation) -> None:
         views = inspector.buckets()
     columns = ("bucket", "pool", "rules", "uid")
     print_list(views, columns, as_json=invocation.json, empty="No bucket has lifecycle rules that are enabled.")
+
+
+@contextmanager
+def _control(invocation: Invocation) -> Iterator[LifecycleControl]:
+    with invocation.tables() as tables:
+        topics = open_topics(invocation.settings(), invocation.directory.path)
+        try:
+            yield LifecycleControl(tables, topics, invocation.settings().lifecycle)
+        finally:
+            topics.close()
+
+
+@lifecycle.command()
+@pass_invocation
+def status(invocation: Invocation) -> None:
+    """Tells whether rules are carried out, and what keeps them from it."""
+    with _control(invocation) as control:
+        _print_state(control.state(), as_json=invocation.json)
+
+
+@lifecycle.command()
+@click.option("--bucket", default="", help="Only in this bucket.")
+@pass_invocation
+def stop(invocation: Invocation, bucket: str) -> None:
+    """Stops all acting at once, on every machine, until it is resumed.
+
+    Requests that are under way are finished. What is queued is dropped, and planned again after the resumption.
+    """
+    with _control(invocation) as control:
+        _print_state(control.stop(bucket), as_json=invocation.json)
+
+
+@lifecycle.command()
+@click.option("--bucket", default="", help="Only in this bucket.")
+@pass_invocation
+def resume(invocation: Invocation, bucket: str) -> None:
+    """Lets lifecycle go on after a stop; a round that was missed meanwhile is made up for."""
+    with _control(invocation) as control:
+        _print_state(control.resume(bucket), as_json=invocation.json)
+
+
+@lifecycle.command("confirm-clock")
+@pass_invocation
+def confirm_clock(invocation: Invocation) -> None:
+    """Says that the clock of this machine is right, though it is far from the last time that was seen."""
+    with _control(invocation) as control:
+        _print_state(control.confirm_clock(), as_json=invocation.json)
+
+
+def _print_state(view: LifecycleStateView, *, as_json: bool) -> None:
+    if as_json:
+        print_object(view, as_json=True)
+        return
+    if not view.enabled:
+        click.echo("Lifecycle is switched off (lifecycle.enabled is false).")
+    if view.stopped:
+        click.echo(f"Lifecycle is stopped since {show(view.stopped_since)}; resume it with: tidegate lifecycle resume")
+    elif view.enabled:
+        click.echo("Lifecycle is not stopped.")
+    for stopped in view.stopped_buckets:
+        click.echo(f"stopped: bucket {show(stopped.bucket)} since {show(stopped.since)}")
+    for machine, problem in view.clock_problems.items():
+        click.echo(f"No pass begins on {show(machine)}: {show(problem)}")
+    click.echo(f"queued:  {view.queued_listings:,} listings, {view.queued_actions:,} actions")
 
 
 @lifecycle.command()

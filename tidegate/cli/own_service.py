@@ -14,6 +14,7 @@ import click
 from tidegate.cli.invocation import Invocation
 from tidegate.core.errors import Unavailable
 from tidegate.processes import end_with_parent
+from tidegate.service_account import started_by_root
 
 LOG = "own-service.log"
 _START_SECONDS = 90.0
@@ -40,6 +41,8 @@ def service_for(invocation: Invocation) -> Iterator[None]:
             stderr=output,
             start_new_session=True,
             preexec_fn=end_with_parent(os.getpid()),
+            user=0 if started_by_root() else None,  # also where root is in reserve
+            group=0 if started_by_root() else None,
         )
     try:
         _wait_ready(invocation, process)
@@ -51,7 +54,7 @@ def service_for(invocation: Invocation) -> Iterator[None]:
 def _command(invocation: Invocation) -> list[str]:
     command = [sys.executable, "-m", "tidegate.cli.main", "up", "--data", str(invocation.directory.path)]
     if invocation.config:
-        command += ["--config", str(invocation.config)]
+        command += ["--config", str(invocation.config.absolute())]
     for override in invocation.overrides:
         command += ["--set", override]
     return command

@@ -101,6 +101,8 @@ def status(invocation: Invocation) -> None:
 def _print_current(view: CurrentPassView) -> None:
     running = view.running
     click.echo(f"running: {running.id} ({_stage(running)})" if running is not None else "No pass runs.")
+    if view.refused:
+        click.echo(f"No pass begins: {show(view.refused)}")
     for request in view.waiting:
         what = f"{'dry run' if request.dry_run else 'pass'} over {show(request.bucket) if request.bucket else 'all'}"
         click.echo(f"waiting: {request.id} ({what})")

@@ -26,7 +26,7 @@ def pool() -> None:
 @pool.command()
 @click.argument("name")
 @click.option("--backend", default="", help="Backend.  [default: the setting pools.backend]")
-@click.option("--owner", default="", help="System user the backend runs as.  [default: the current user]")
+@click.option("--owner", default="", help="System user the backend runs as.  [default: the service's user]")
 @click.option("--group", default="", help="System group.  [default: the owner's]")
 @click.option("--directory", default="", help="Where the data lies.  [default: pools/NAME in the data directory]")
 @click.option("--direct-hostname", default="", help="Host name that leads to this pool without a key.")

@@ -14,6 +14,7 @@ from tidegate.cli.demo import ensure_pool, print_welcome
 from tidegate.cli.invocation import Command, Invocation, pass_invocation
 from tidegate.cli.printing import print_object
 from tidegate.datadir import Endpoints
+from tidegate.handover import check_settings_file
 from tidegate.lifecycle.day import demo_day_seconds
 from tidegate.supervisor import up as run_service
 
@@ -28,6 +29,8 @@ from tidegate.supervisor import up as run_service
 def up(invocation: Invocation, demo: bool) -> None:
     """Runs everything in the foreground until SIGTERM or Ctrl-C."""
     directory = invocation.directory
+    if invocation.config is None:
+        check_settings_file(directory.path / settings_module.FILE_NAME)
     overrides = (*invocation.overrides, "lifecycle.demo_day=true") if demo else invocation.overrides
     settings = settings_module.load(directory.path, config=invocation.config, overrides=overrides)
     invocation.use(settings)

@@ -1,9 +1,9 @@
-"""Bodies in the aws-chunked encoding, checked as they pass by.
+"""Bodies in the aws-chunked encoding: checked, and taken out of it, as they pass by.
 
     SIZE[;chunk-signature=HEX]CRLF DATA CRLF ... 0[;chunk-signature=HEX]CRLF [NAME:VALUE CRLF ...] CRLF
 
-The gateway forwards such a body as it came; `ChunkedBody` looks at the same bytes and raises as soon as they break
-the framing, the announced length, a signature or a checksum. It keeps nothing of the data.
+`ChunkedBody` gives the data in the chunks, and raises as soon as a body breaks the framing, the announced length, a
+signature or a checksum. It keeps nothing of the data.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import hmac
 from collections.abc import Mapping
 from hashlib import sha256
 
+from tidegate.core import checksums
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4 import EMPTY_SHA256, STREAMING_SIGNED, STREAMING_UNSIGNED_TRAILER, Claim, SigningKey
-from tidegate.core.trailers import Trailer, declared_names
+from tidegate.core.trailers import Trailer, declared_name
 
 _LONGEST_CHUNK_LINE = 256
 _LONGEST_TRAILER = 4096
@@ -56,54 +57,47 @@ class ChunkVerifier:
 class ChunkedBody:
     """Feed it every byte of the body, in pieces of any size, then call `end`.
 
-    With a verifier it checks the signatures of chunks and trailer; without one only the framing, and then
-    `data_left` bytes at a time can be skipped unseen. With `checksums` it checks a crc32, sha1 or
-    sha256 in the trailer (other kinds are the backend's).
+    With a verifier it checks the signatures of chunks and trailer. `trailer` is the name of the checksum that the
+    trailer holds, which is compared with the data; empty when there is none.
     """
 
     def __init__(
-        self,
-        payload: str,
-        decoded_length: int,
-        verifier: ChunkVerifier | None = None,
-        *,
-        trailer_names: frozenset[bytes] = frozenset(),
-        checksums: bool = False,
+        self, payload: str, decoded_length: int, verifier: ChunkVerifier | None = None, *, trailer: bytes = b""
     ) -> None:
         self.decoded_bytes = 0
+        self.decoded_length = decoded_length
         self.finished = False
-        self._decoded_length = decoded_length
+        self.trailer = trailer
         self._signed = payload != STREAMING_UNSIGNED_TRAILER
         self._verifier = verifier if self._signed else None
-        self._trailer = None if payload == STREAMING_SIGNED else Trailer(trailer_names, signed=self._signed)
-        self._checksum = self._trailer.checksum() if checksums and self._trailer else None
+        self._lines = None if payload == STREAMING_SIGNED else Trailer(trailer, signed=self._signed)
+        self._checksum = checksums.new_digest(trailer) if trailer else None
         self._state = _LINE
         self._left = 0
         self._held = bytearray()
         self._signature = ""
         self._digest = sha256()
 
-    @property
-    def data_left(self) -> int:
-        """How many of the next bytes are data of one chunk that may go to `skip` instead of `feed`."""
-        untouched = self._verifier is None and self._checksum is None
-        return self._left if untouched and self._state == _DATA else 0
-
-    def skip(self, count: int) -> None:
-        """Passes over `count` bytes, at most `data_left`."""
-        if count > self.data_left:
-            raise ValueError(f"cannot skip {count} bytes: {self.data_left} are left")
-        self._pass(count)
-
-    def feed(self, data: bytes | bytearray | memoryview) -> None:
+    def feed(self, data: bytes) -> bytes:
+        """The data of chunks in these bytes."""
         view = memoryview(data)
+        found: list[memoryview] = []
         while view:
             if self._state == _DATA:
-                view = self._feed_data(view)
+                piece = view[: self._left]
+                self._take_data(piece)
+                found.append(piece)
+                view = view[len(piece) :]
             elif self._state == _END:
                 view = self._feed_end(view)
             else:
                 view = self._feed_line(view)
+        return b"".join(found)
+
+    @property
+    def checksum(self) -> bytes:
+        """The value for the trailer, once the body has ended."""
+        return checksums.encoded(self._checksum.digest()) if self._checksum is not None else b""
 
     def end(self) -> None:
         """The body is over: was it complete?"""
@@ -112,18 +106,13 @@ class ChunkedBody:
         if self._left % len(b"\r\n"):
             raise S3Error("InvalidChunk", _MORE_AFTER_END)
 
-    def _feed_data(self, view: memoryview) -> memoryview:
-        piece = view[: self._left]
+    def _take_data(self, piece: memoryview) -> None:
         if self._verifier is not None:
             self._digest.update(piece)
         if self._checksum is not None:
             self._checksum.update(piece)
-        self._pass(len(piece))
-        return view[len(piece) :]
-
-    def _pass(self, count: int) -> None:
-        self._left -= count
-        self.decoded_bytes += count
+        self._left -= len(piece)
+        self.decoded_bytes += len(piece)
         if not self._left:
             self._state = _DATA_END
 
@@ -150,12 +139,12 @@ class ChunkedBody:
                 raise S3Error("InvalidChunk", "A chunk's data is not followed by CRLF.")
             self._end_chunk()
             self._state = _LINE
-        elif self._trailer is None:
+        elif self._lines is None:
             if line != b"\r\n":
                 raise S3Error("InvalidChunk", "The last chunk is not followed by CRLF.")
             self._finish()
-        elif self._trailer.take(line):
-            self._end_trailer(self._trailer)
+        elif self._lines.take(line):
+            self._end_trailer(self._lines)
 
     def _begin_chunk(self, line: bytes) -> None:
         if line[-2:] != b"\r\n":
@@ -167,7 +156,7 @@ class ChunkedBody:
         if not self._signed and semicolon:
             raise S3Error("InvalidChunk", "A chunk of an unsigned body has a signature.")
         size = int(digits, 16)
-        if size > self._decoded_length - self.decoded_bytes:
+        if size > self.decoded_length - self.decoded_bytes:
             raise S3Error("InvalidChunk", "The body has more data than x-amz-decoded-content-length says.")
         self._left = size
         self._state = _DATA
@@ -188,17 +177,15 @@ class ChunkedBody:
 
     def _begin_end(self) -> None:
         """After the chunk of size zero come the trailer's lines, or just an empty one."""
-        if self.decoded_bytes != self._decoded_length:
+        if self.decoded_bytes != self.decoded_length:
             raise S3Error("IncompleteBody", "The body has less data than x-amz-decoded-content-length says.")
         self._end_chunk()
         self._state = _TRAILER
 
     def _end_trailer(self, trailer: Trailer) -> None:
-        trailer.check_names()
         if self._verifier is not None:
             self._verifier.check_trailer(trailer.signature, sha256(trailer.canonical).hexdigest())
-        if self._checksum is not None:
-            self._checksum.check(trailer)
+        trailer.check(self._checksum)
         self._finish()
 
     def _finish(self) -> None:
@@ -214,16 +201,14 @@ class ChunkedBody:
         return view[:0]
 
 
-def chunked_body(
-    payload: str, headers: Mapping[bytes, bytes], verifier: ChunkVerifier | None = None, *, checksums: bool = False
-) -> ChunkedBody:
-    """The checker for a request whose x-amz-content-sha256 is one of the streaming values."""
+def chunked_body(payload: str, headers: Mapping[bytes, bytes], verifier: ChunkVerifier | None = None) -> ChunkedBody:
+    """For a request whose payload is one of the streaming kinds."""
     length = headers.get(b"x-amz-decoded-content-length", b"")
     if not length:
         raise S3Error("MissingContentLength", "You must provide the x-amz-decoded-content-length HTTP header.")
     if not length.isdigit() or len(length) > _MOST_DIGITS:
         raise S3Error("InvalidArgument", "x-amz-decoded-content-length must be a number of bytes.")
-    names = declared_names(headers.get(b"x-amz-trailer", b""))
-    if payload == STREAMING_SIGNED and names:
+    trailer = declared_name(headers.get(b"x-amz-trailer", b""))
+    if payload == STREAMING_SIGNED and trailer:
         raise S3Error("InvalidRequest", f"x-amz-trailer needs a payload kind with a trailer, not {payload}.")
-    return ChunkedBody(payload, int(length), verifier, trailer_names=names, checksums=checksums)
+    return ChunkedBody(payload, int(length), verifier, trailer=trailer)

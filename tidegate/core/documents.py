@@ -10,8 +10,11 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.s3errors import S3Error
+from tidegate.core.xml_writer import DECLARATION, NAMESPACE, escape
 
 LARGEST_DOCUMENT = 4 * 1024 * 1024
+# S3's own documents are six levels deep at the most.
+_DEEPEST = 16
 # Seven elements per entry of a DeleteObjects request with 1000 entries are 14,000 tags.
 MOST_TAGS = 16_000
 
@@ -65,6 +68,20 @@ def plain_text(node: Element) -> str:
     if len(node):
         raise malformed(f"{local_name(node)} must hold text only")
     return node.text or ""
+
+
+def document_xml(root: Element) -> bytes:
+    """A document that was read, written anew: elements and texts as its reader saw them, and nothing else of it."""
+    name = local_name(root)
+    return f'{DECLARATION}<{name} xmlns="{NAMESPACE}">{_content(root, _DEEPEST)}</{name}>'.encode()
+
+
+def _content(node: Element, levels: int) -> str:
+    if not len(node):
+        return escape(node.text or "")
+    if not levels:
+        raise malformed("its elements are nested too deeply")
+    return "".join(f"<{local_name(each)}>{_content(each, levels - 1)}</{local_name(each)}>" for each in node)
 
 
 def malformed(why: str) -> S3Error:

@@ -27,3 +27,7 @@ class Refused(TidegateError):
 
 class Unavailable(TidegateError):
     """A server that is needed does not answer; the same call may succeed later."""
+
+
+class Full(Unavailable):
+    """There is no space for it, for nobody on this machine. What is there can still be read."""

@@ -1,189 +1,225 @@
-"""Which S3 operation a request asks for, from its method, target and sub-resource.
+"""S3's operations: what a request asks for, and what a request of that kind consists of.
 
-The table is complete: what does not stand in it never reaches a backend.
+A request is read as one operation with the parameters and headers that the operation knows. Nothing else of it counts:
+the backend's request is built from these alone. The table of all operations is the gateway's
+(`tidegate.gateway.operations`), which knows how each is carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from tidegate.core.s3errors import S3Error
-from tidegate.core.targets import CopySource, Target, parse_copy_source, parse_target
-
-__all__ = ["OPERATIONS", "CopySource", "Operation", "Target", "classify", "parse_copy_source", "parse_target"]
+from tidegate.core.sigv4.canonical import canonical_pairs
 
 Scope = Literal["service", "bucket", "object"]
+Parameters = Mapping[str, str]
 
-
-class Operation(NamedTuple):
-    """`reads` and `writes` say which right it needs (a copy both, a preflight none); listing an upload's parts belongs
-    to writing. `journals`: its success is a change of the metadata log. `anonymous`: a bucket's policy
-    can open it to requests without a key."""
-
-    name: str
-    scope: Scope
-    reads: bool = False
-    writes: bool = False
-    journals: bool = False
-    anonymous: bool = False
-
-
-def _read(name: str, scope: Scope, *, anonymous: bool = False) -> Operation:
-    return Operation(name, scope, reads=True, anonymous=anonymous)
-
-
-def _write(name: str, scope: Scope, *, journals: bool = True, anonymous: bool = False) -> Operation:
-    return Operation(name, scope, writes=True, journals=journals, anonymous=anonymous)
-
-
-def _copy(name: str, *, journals: bool) -> Operation:
-    return Operation(name, "object", reads=True, writes=True, journals=journals, anonymous=True)
-
-
-_COPY_OBJECT = _copy("CopyObject", journals=True)
-_UPLOAD_PART_COPY = _copy("UploadPartCopy", journals=False)
-_LIST_OBJECTS_V2 = _read("ListObjectsV2", "bucket", anonymous=True)
-
-# (method, sub-resource) to operation; the sub-resource "" is the plain request.
-_SERVICE: dict[tuple[str, str], Operation] = {("GET", ""): _read("ListBuckets", "service")}
-_BUCKET: dict[tuple[str, str], Operation] = {
-    ("PUT", ""): _write("CreateBucket", "bucket"),
-    ("DELETE", ""): _write("DeleteBucket", "bucket"),
-    ("HEAD", ""): _read("HeadBucket", "bucket", anonymous=True),
-    ("GET", ""): _read("ListObjects", "bucket", anonymous=True),
-    ("GET", "versions"): _read("ListObjectVersions", "bucket", anonymous=True),
-    ("GET", "uploads"): _write("ListMultipartUploads", "bucket", journals=False, anonymous=True),
-    ("POST", "delete"): _write("DeleteObjects", "bucket", anonymous=True),
-    ("GET", "location"): _read("GetBucketLocation", "bucket"),
-    ("GET", "acl"): _read("GetBucketAcl", "bucket"),
-    ("GET", "requestPayment"): _read("GetBucketRequestPayment", "bucket"),
-    ("GET", "versioning"): _read("GetBucketVersioning", "bucket"),
-    ("PUT", "versioning"): _write("PutBucketVersioning", "bucket"),
-    ("GET", "tagging"): _read("GetBucketTagging", "bucket"),
-    ("PUT", "tagging"): _write("PutBucketTagging", "bucket"),
-    ("DELETE", "tagging"): _write("DeleteBucketTagging", "bucket"),
-    ("GET", "cors"): _read("GetBucketCors", "bucket"),
-    ("PUT", "cors"): _write("PutBucketCors", "bucket"),
-    ("DELETE", "cors"): _write("DeleteBucketCors", "bucket"),
-    ("GET", "object-lock"): _read("GetObjectLockConfiguration", "bucket"),
-    ("PUT", "object-lock"): _write("PutObjectLockConfiguration", "bucket"),
-    ("GET", "lifecycle"): _read("GetBucketLifecycleConfiguration", "bucket"),
-    ("PUT", "lifecycle"): _write("PutBucketLifecycleConfiguration", "bucket"),
-    ("DELETE", "lifecycle"): _write("DeleteBucketLifecycle", "bucket"),
-    ("OPTIONS", ""): Operation("CorsPreflight", "bucket", anonymous=True),
-}
-_OBJECT: dict[tuple[str, str], Operation] = {
-    ("GET", ""): _read("GetObject", "object", anonymous=True),
-    ("HEAD", ""): _read("HeadObject", "object", anonymous=True),
-    ("PUT", ""): _write("PutObject", "object", anonymous=True),
-    ("DELETE", ""): _write("DeleteObject", "object", anonymous=True),
-    ("POST", "uploads"): _write("CreateMultipartUpload", "object", anonymous=True),
-    ("PUT", "uploadId"): _write("UploadPart", "object", journals=False, anonymous=True),
-    ("POST", "uploadId"): _write("CompleteMultipartUpload", "object", anonymous=True),
-    ("DELETE", "uploadId"): _write("AbortMultipartUpload", "object", anonymous=True),
-    ("GET", "uploadId"): _write("ListParts", "object", journals=False, anonymous=True),
-    ("GET", "attributes"): _read("GetObjectAttributes", "object", anonymous=True),
-    ("GET", "tagging"): _read("GetObjectTagging", "object", anonymous=True),
-    ("PUT", "tagging"): _write("PutObjectTagging", "object", anonymous=True),
-    ("DELETE", "tagging"): _write("DeleteObjectTagging", "object", anonymous=True),
-    ("GET", "acl"): _read("GetObjectAcl", "object"),
-    ("GET", "retention"): _read("GetObjectRetention", "object"),
-    ("PUT", "retention"): _write("PutObjectRetention", "object", journals=False),
-    ("GET", "legal-hold"): _read("GetObjectLegalHold", "object"),
-    ("PUT", "legal-hold"): _write("PutObjectLegalHold", "object", journals=False),
-    ("OPTIONS", ""): Operation("CorsPreflight", "object", anonymous=True),
-}
-
-_EVERY = (*_SERVICE.values(), *_BUCKET.values(), *_OBJECT.values(), _LIST_OBJECTS_V2, _COPY_OBJECT, _UPLOAD_PART_COPY)
-OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _EVERY}
-
-_KNOWN = {b"": ""} | {name.encode(): name for table in (_BUCKET, _OBJECT) for _, name in table if name}
-_UNSUPPORTED = {
-    name.encode(): name
-    for name in (
+METADATA = b"x-amz-meta-"
+_IDENTIFIER = re.compile(r"[!-~]{1,1024}")
+# Parameters that say which object or upload is meant. An operation that does not know one must not leave it out.
+_IDENTIFYING = ("partNumber", "uploadId", "versionId")
+# Headers that make a change depend on something, or turn it into another one. They must not be left out either.
+_CONDITIONAL = (b"if-", b"x-amz-if-", b"x-amz-copy-source-if-", b"x-amz-rename-", b"x-amz-write-offset-bytes")
+_COPY_SOURCE = b"x-amz-copy-source"
+_METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
+_UNSUPPORTED = frozenset(
+    (
         *("abac", "accelerate", "analytics", "encryption", "intelligent-tiering", "inventory"),
         *("logging", "metadataConfiguration", "metadataInventoryTable", "metadataJournalTable", "metadataTable"),
         *("metrics", "notification", "ownershipControls", "policy", "policyStatus", "publicAccessBlock"),
         *("renameObject", "replication", "restore", "select", "session", "torrent", "website"),
     )
-}
-_SUBRESOURCES = _KNOWN | _UNSUPPORTED
-_METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
+)
 
 
-def classify(method: str, bucket: str, key: str, query: bytes, headers: Mapping[bytes, bytes]) -> Operation:
-    """The operation; S3Error when there is none, or when Tidegate does not offer it."""
-    table = _OBJECT if key else _BUCKET if bucket else _SERVICE
-    # A preflight asks about the request to come, whatever that is.
-    if not query or method == "OPTIONS":
-        operation = table.get((method, ""))
+class Body(NamedTuple):
+    """What a request's body may be. `limit` is None for the data of objects, which is never held whole.
+
+    `read` gives what a document says, and raises `S3Error`; `write` makes the backend's document from that.
+    `is_stated` says whether a checksum among the request's headers is that of this body.
+    """
+
+    limit: int | None = None
+    read: Callable[[bytes], Any] | None = None
+    write: Callable[[Any], bytes] | None = None
+    is_stated: bool = True
+
+
+DATA = Body()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Everything about one operation.
+
+    `reads` and `writes` say which right it needs (a copy both, a preflight none); listing an upload's parts belongs
+    to writing. `journals`: its success is a change of the metadata log. `anonymous`: a bucket's policy can open it to
+    requests without a key. `headers` are passed on to the backend, those of metadata if `has_metadata`; `conditions`
+    are headers that the gateway heeds itself. `body` is None where none belongs.
+
+    The last three are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events`
+    makes the events of a change; `reply_headers` and `reply_body` change what the client sees of the backend's reply.
+    """
+
+    name: str
+    scope: Scope
+    method: str
+    subresource: str = ""
+    reads: bool = False
+    writes: bool = False
+    journals: bool = False
+    anonymous: bool = False
+    parameters: frozenset[str] = frozenset()
+    headers: frozenset[bytes] = frozenset()
+    has_metadata: bool = False
+    conditions: frozenset[bytes] = frozenset()
+    is_copy: bool = False
+    uploads_part: bool = False
+    body: Body | None = None
+    handler: Callable[..., Any] | None = None
+    events: Callable[..., Any] | None = None
+    reply_headers: Callable[..., bytes] | None = None
+    reply_body: Callable[..., bytes] | None = None
+
+    @property
+    def removes(self) -> bool:
+        """Whether all that it does is to take something away."""
+        return self.method == "DELETE" or self.subresource == "delete"
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes anything, in the log or in the store alone."""
+        return self.writes and self.method != "GET"
+
+
+class OperationTable:
+    """All operations, found by what tells them apart: scope, method, sub-resource, list type, and a copy's source.
+
+    The table is complete: what does not stand in it never reaches a backend.
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        every = tuple(operations)
+        self.by_name = {operation.name: operation for operation in every}
+        self._plain = {
+            (each.scope, each.method, each.subresource): each
+            for each in every
+            if not each.is_copy and each.name != "ListObjectsV2"
+        }
+        self._copies = {(each.scope, each.method, each.subresource): each for each in every if each.is_copy}
+        self._subresources = _UNSUPPORTED | {each.subresource for each in self.by_name.values()} - {""}
+
+    def find(
+        self, method: str, scope: Scope, given: list[tuple[str, str]], headers: Mapping[bytes, bytes]
+    ) -> tuple[Operation, Parameters]:
+        """The operation, and those of the given parameters that it knows. Raises `S3Error` when there is none, when
+        Tidegate does not offer it, or when something that must not be left out does not belong to it."""
+        subresource = "" if not given or method == "OPTIONS" else self._subresource(given)
+        operation = self._plain.get((scope, method, subresource))
         if operation is None:
-            raise _refusal(method, "", table, headers)
-        return _COPY_OBJECT if operation.name == "PutObject" and b"x-amz-copy-source" in headers else operation
-    subresource, parameters = _read_query(query)
-    operation = table.get((method, subresource))
-    if operation is None:
-        raise _refusal(method, subresource, table, headers)
-    return _refined(operation, parameters, headers)
+            raise self._refusal(method, scope, subresource, headers)
+        if _COPY_SOURCE in headers:
+            operation = self._copies.get((scope, method, subresource), operation)
+        parameters: Parameters = {}
+        if given and method != "OPTIONS":
+            if operation.name == "ListObjects":
+                operation = self._listing(operation, given)
+            parameters = _known(operation, given)
+        if operation.writes:
+            _check_headers(operation, headers)
+        return operation, parameters
 
+    def _subresource(self, given: list[tuple[str, str]]) -> str:
+        found = [name for name, _ in given if name in self._subresources]
+        if len(found) > 1:
+            raise S3Error("InvalidRequest", f"Conflicting query string parameters: {', '.join(sorted(found))}")
+        return found[0] if found else ""
 
-def _refined(operation: Operation, parameters: dict[bytes, bytes], headers: Mapping[bytes, bytes]) -> Operation:
-    """What else than the sub-resource makes a difference: list-type, partNumber, a copy's source."""
-    name = operation.name
-    if name == "ListObjects" and b"list-type" in parameters:
-        if parameters[b"list-type"] != b"2":
+    def _listing(self, operation: Operation, given: list[tuple[str, str]]) -> Operation:
+        kinds = [value for name, value in given if name == "list-type"]
+        if not kinds:
+            return operation
+        if kinds != ["2"]:
             raise S3Error("InvalidArgument", "Invalid List Type specified in Request")
-        return _LIST_OBJECTS_V2
-    if name == "UploadPart":
-        _check_part_number(parameters.get(b"partNumber", b""))
-        return _UPLOAD_PART_COPY if b"x-amz-copy-source" in headers else operation
-    if name == "PutObject":
-        if b"partNumber" in parameters:
-            raise S3Error("InvalidArgument", "This operation does not accept a partNumber without an uploadId.")
-        return _COPY_OBJECT if b"x-amz-copy-source" in headers else operation
-    return operation
+        return self.by_name["ListObjectsV2"]
+
+    def _refusal(self, method: str, scope: Scope, subresource: str, headers: Mapping[bytes, bytes]) -> S3Error:
+        if method not in _METHODS:
+            return S3Error("MethodNotAllowed", f"S3 knows no method {method[:20]}.")
+        if subresource in _UNSUPPORTED or (method == "PUT" and subresource == "acl" and scope != "service"):
+            return S3Error("NotImplemented", f"The sub-resource {subresource} is not implemented.")
+        form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        if method == "POST" and scope == "bucket" and not subresource and form:
+            return S3Error("NotImplemented", "Uploads by POST of a form are not implemented.")
+        allowed = sorted(each for where, each, of in self._plain if where == scope and of == subresource)
+        what = f"the sub-resource {subresource}" if subresource else "this resource"
+        return S3Error(
+            "MethodNotAllowed",
+            f"The method {method} is not allowed against {what}.",
+            headers={"Allow": ", ".join(allowed)} if allowed else {},
+        )
 
 
-def _check_part_number(text: bytes) -> None:
-    if not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 10000:
+def read_query(query: bytes) -> list[tuple[str, str]]:
+    """The parameters of a request, as its signature reads them: only `&` separates them, and a plus sign is a space."""
+    try:
+        return [
+            (unquote_to_bytes(name).decode(), unquote_to_bytes(value).decode())
+            for name, value in canonical_pairs(query)
+        ]
+    except UnicodeDecodeError:
+        raise S3Error("InvalidURI", "The parameters of a request must be valid UTF-8.") from None
+
+
+def _known(operation: Operation, given: list[tuple[str, str]]) -> Parameters:
+    known: dict[str, str] = {}
+    for name, value in given:
+        if name in operation.parameters:
+            if name in known:
+                raise S3Error("InvalidArgument", f"The parameter {name} is given twice.")
+            known[name] = value
+        elif name in _IDENTIFYING:
+            raise S3Error("InvalidArgument", f"This operation does not accept the parameter {name}.")
+    for name in _IDENTIFYING:
+        if name in known:
+            _check_identifier(name, known[name])
+    if "partNumber" in known or operation.uploads_part:
+        _check_part_number(known.get("partNumber", ""))
+    return known
+
+
+def _check_identifier(name: str, value: str) -> None:
+    """Ids are made of printable characters. A line break in one would hide it from a router that looks for `.*`."""
+    if not _IDENTIFIER.fullmatch(value):
+        raise S3Error("InvalidArgument", f"The parameter {name} is empty or has characters that no identifier has.")
+
+
+def check_version_id(value: str) -> None:
+    _check_identifier("versionId", value)
+
+
+def _check_part_number(text: str) -> None:
+    if not (text.isascii() and text.isdigit()) or len(text) > 5 or not 1 <= int(text) <= 10000:
         raise S3Error("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
 
 
-def _read_query(query: bytes) -> tuple[str, dict[bytes, bytes]]:
-    """The one sub-resource that the query names ("" for none), and the parameters that matter."""
-    found: list[str] = []
-    parameters: dict[bytes, bytes] = {}
-    for part in query.split(b"&"):
-        name, _, value = part.partition(b"=")
-        if b"%" in name or b"+" in name:
-            name = unquote_to_bytes(name.replace(b"+", b" "))
-        if name in (b"list-type", b"partNumber"):
-            if name in parameters:
-                raise S3Error("InvalidArgument", f"The parameter {name.decode()} is given twice.")
-            parameters[name] = unquote_to_bytes(value)
-        elif name and name in _SUBRESOURCES:
-            found.append(_SUBRESOURCES[name])
-    if len(found) > 1:
-        raise S3Error("InvalidRequest", f"Conflicting query string parameters: {', '.join(sorted(found))}")
-    return (found[0] if found else ""), parameters
+def _check_headers(operation: Operation, headers: Mapping[bytes, bytes]) -> None:
+    for name in headers:
+        if name.startswith(_CONDITIONAL) and name not in operation.headers and name not in operation.conditions:
+            raise S3Error(
+                "NotImplemented",
+                f"A header you provided implies functionality that is not implemented: {name.decode('latin-1')}.",
+            )
 
 
-def _refusal(
-    method: str, subresource: str, table: dict[tuple[str, str], Operation], headers: Mapping[bytes, bytes]
-) -> S3Error:
-    if method not in _METHODS:
-        return S3Error("MethodNotAllowed", f"S3 knows no method {method[:20]}.")
-    if subresource.encode() in _UNSUPPORTED or (method == "PUT" and subresource == "acl" and table is not _SERVICE):
-        return S3Error("NotImplemented", f"The sub-resource {subresource} is not implemented.")
-    form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-    if method == "POST" and table is _BUCKET and not subresource and form:
-        return S3Error("NotImplemented", "Uploads by POST of a form are not implemented.")
-    allowed = sorted(offered for offered, of in table if of == subresource)
-    where = f"the sub-resource {subresource}" if subresource else "this resource"
-    return S3Error(
-        "MethodNotAllowed",
-        f"The method {method} is not allowed against {where}.",
-        headers={"Allow": ", ".join(allowed)} if allowed else {},
-    )
+def passed_on(operation: Operation, headers: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The headers of a request that the backend's request has as they are."""
+    known = operation.headers
+    for name, value in headers.items():
+        if name in known or (operation.has_metadata and name.startswith(METADATA)):
+            yield name, value

@@ -9,12 +9,12 @@
 | `ma:POOL`              | `ManagerEntry`  | the manager in charge: a mutex (put-if-absent, expires)   |
 | `mn:POOL`              | `BackendEntry`  | the backend process that the manager runs                 |
 | `mx:HOST:PORT:PID`     | `GatewayEntry`  | a gateway process (expires)                               |
-| `ep:POOL`              | `HOST:PORT`     | where the running backend listens                         |
+| `ep:POOL`              | path, HOST:PORT | where the running backend listens: a Unix socket, or TCP  |
 | `bk:BUCKET`            | `Bucket`        | a bucket in the one global namespace (put-if-absent)      |
 | `ts:POOL`              | Unix time       | the pool's last access                                    |
 | `id:ACCESS_KEY`        | `Key`           | an access key (put-if-absent)                             |
 | `dn:NAME`              | pool name       | the pool behind a direct host name (put-if-absent)        |
-| `gn:POOL`              | a number        | generation: grows when keys, buckets or policies change   |
+| `gn:POOL`              | a number        | generation: grows with buckets that a backend is to make  |
 | `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
 | `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |
@@ -117,7 +117,8 @@ class ManagerEntry(_JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class BackendEntry(_JsonRecord):
-    """`admin_secret` is sealed. `generation` is the one whose keys, buckets and policies are set up."""
+    """`admin_key` is the backend's one credential, made at its start; `admin_secret` is sealed. `generation` is the one
+    whose buckets it has."""
 
     PREFIX = "mn:"
 

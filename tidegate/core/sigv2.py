@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from tidegate.core.s3errors import S3Error
 from tidegate.core.targets import virtual_bucket
 
-_SIGNED_PARAMETERS = frozenset(
+SIGNED_PARAMETERS = frozenset(
     (
         *(
             "accelerate",
@@ -45,10 +45,6 @@ class QueryClaim(NamedTuple):
     expires: int
     signature: str
     string_to_sign: bytes
-
-    @property
-    def signed_headers(self) -> tuple[bytes, ...]:
-        return ()
 
 
 def parse(
@@ -99,7 +95,7 @@ def verify(claim: QueryClaim, secret: str, *, now: float) -> None:
 
 
 def _subresources(pairs: list[tuple[str, str]]) -> bytes:
-    signed = sorted((name, value) for name, value in pairs if name in _SIGNED_PARAMETERS)
+    signed = sorted((name, value) for name, value in pairs if name in SIGNED_PARAMETERS)
     if not signed:
         return b""
     return b"?" + "&".join(f"{name}={value}" if value else name for name, value in signed).encode()

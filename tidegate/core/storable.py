@@ -1,4 +1,4 @@
-"""Which keys a backend keeps under their own names, and other things that only some can do.
+"""Which keys and buckets a backend keeps under their own names, and other things that only some can do.
 
 A store that maps keys to directories gives some keys another name or hides them: `a//b` becomes `a/b`, and deleting
 the one deletes the other. Such a key is refused at the door, since the log and the listing would disagree.
@@ -9,6 +9,8 @@ from __future__ import annotations
 # What SeaweedFS keeps beside the objects: versions of KEY in KEY.versions/, parts of uploads in .uploads/.
 _VERSIONS_SUFFIX = ".versions/"
 _UPLOADS = ".uploads"
+# Paths at which SeaweedFS tells whether it is alive, in place of the listing of a bucket of that name.
+_SEAWEEDFS_PATHS = frozenset({"healthz", "readyz", "status"})
 
 
 def key_problem(backend: str, key: str) -> str:
@@ -30,6 +32,13 @@ def _seaweedfs_problem(key: str) -> str:
             return "the key has the segment .uploads, which this pool's store keeps for itself"
         if _VERSIONS_SUFFIX in key:
             return "a folder's name in the key ends in .versions, which this pool's store keeps for itself"
+    return ""
+
+
+def bucket_problem(backend: str, name: str) -> str:
+    """Why the backend cannot have a bucket of this name; "" when it can."""
+    if backend == "seaweedfs" and name in _SEAWEEDFS_PATHS:
+        return f"this pool's store keeps the name {name} for itself"
     return ""
 
 

@@ -19,6 +19,8 @@ MOST_OBJECT_TAGS = 10
 MOST_BUCKET_TAGS = 50
 # The last two are Tidegate's own; the others are S3's.
 _ENTRY_FIELDS = ("Key", "VersionId", "ETag", "LastModifiedTime", "Size", "UnmodifiedSince", "Noncurrent")
+_CHECKSUM_FIELDS = ("ChecksumCRC32", "ChecksumCRC32C", "ChecksumCRC64NVME", "ChecksumSHA1", "ChecksumSHA256")
+_PART_FIELDS = ("PartNumber", "ETag", *_CHECKSUM_FIELDS)
 MOST_PARTS = 10_000
 # Number, ETag and two checksums.
 _MOST_PART_TAGS = 10 * MOST_PARTS + 10
@@ -63,6 +65,13 @@ class DeleteFailure(NamedTuple):
 class DeleteResult:
     deleted: tuple[Deleted, ...]
     failures: tuple[DeleteFailure, ...]
+
+
+class CompletedPart(NamedTuple):
+    """A part of an upload that is completed, with its ETag and checksums by their names in the document."""
+
+    number: int
+    fields: dict[str, str]
 
 
 class Reply(NamedTuple):
@@ -217,26 +226,51 @@ def delete_result_xml(deleted: Iterable[Deleted], failures: Iterable[DeleteFailu
     return "".join(parts).encode()
 
 
-def check_document(body: bytes, root_name: str) -> None:
+def read_document(body: bytes, root_name: str) -> Element:
     """The body of a request that only its backend needs to understand: well-formed, with the right root."""
-    request_document(body, root_name)
+    return request_document(body, root_name)
 
 
-def check_completed_parts(body: bytes) -> None:
+def parse_completed_parts(body: bytes) -> tuple[CompletedPart, ...]:
     """CompleteMultipartUpload: up to 10,000 parts in ascending order of their numbers."""
     root = request_document(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
+    parts = []
     last = 0
     for child in root:
         if local_name(child) != "Part":
             raise malformed(f"{local_name(child)} does not belong here")
-        number = next((plain_text(field).strip() for field in child if local_name(field) == "PartNumber"), "")
+        fields = _fields(child, _PART_FIELDS)
+        number = fields.pop("PartNumber", "").strip()
         if not (number.isascii() and number.isdigit() and len(number) <= 5 and 1 <= int(number) <= MOST_PARTS):
             raise malformed(f"PartNumber must be a number from 1 to {MOST_PARTS}")
         if int(number) <= last:
             raise S3Error("InvalidPartOrder")
         last = int(number)
-    if last == 0:
+        parts.append(CompletedPart(last, fields))
+    if not parts:
         raise malformed("there must be at least one Part")
+    return tuple(parts)
+
+
+def completed_parts_xml(parts: Iterable[CompletedPart]) -> bytes:
+    entries = "".join(
+        "<Part>"
+        + element("PartNumber", str(part.number))
+        + "".join(element(name, value) for name, value in part.fields.items())
+        + "</Part>"
+        for part in parts
+    )
+    return f'{DECLARATION}<CompleteMultipartUpload xmlns="{NAMESPACE}">{entries}</CompleteMultipartUpload>'.encode()
+
+
+def tagging_xml(tags: Tags) -> bytes:
+    entries = "".join(f"<Tag>{element('Key', key)}{element('Value', value)}</Tag>" for key, value in tags)
+    return f'{DECLARATION}<Tagging xmlns="{NAMESPACE}"><TagSet>{entries}</TagSet></Tagging>'.encode()
+
+
+def versioning_xml(status: str) -> bytes:
+    body = f'<VersioningConfiguration xmlns="{NAMESPACE}">{element("Status", status)}</VersioningConfiguration>'
+    return (DECLARATION + body).encode()
 
 
 def delete_request_xml(entries: Iterable[DeleteEntry], *, with_identities: bool = False) -> bytes:

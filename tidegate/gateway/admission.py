@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core import operations, permissions, sigv2, sigv4, storable
+from tidegate.core import checksums, permissions, sigv2, sigv4, storable, xml
+from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rules import RuleSet
-from tidegate.core.operations import OPERATIONS, Operation, parse_copy_source
-from tidegate.core.records import Bucket
+from tidegate.core.operations import Operation, Parameters, Scope, check_version_id, read_query
+from tidegate.core.records import Bucket, KeyPolicy
 from tidegate.core.s3errors import S3Error
+from tidegate.core.targets import CopySource, parse_copy_source, parse_target
 from tidegate.gateway.directory import BucketView, Directory, OpenKey, PoolView
 from tidegate.gateway.http1 import RequestHead
+from tidegate.gateway.operations import OPERATIONS, TABLE
 from tidegate.settings import GatewaySettings
 
 _MOST_SIZE_DIGITS = 16
@@ -24,10 +27,13 @@ Claim = sigv2.QueryClaim | sigv4.Claim
 
 @dataclass(slots=True)
 class Admission:
-    """A request that may go on. `bucket` is None for operations on the service and for CreateBucket."""
+    """A request that may go on, as the operation that it is. `bucket` is None for operations on the service and for
+    CreateBucket. `payload` is what the signature or a header says of the body: a SHA-256, the name of a kind, or
+    nothing. `tags` and `checksum` are those that the headers state about an object that is to come about."""
 
     head: RequestHead
     operation: Operation
+    parameters: Parameters
     claim: Claim | None
     signing_key: sigv4.SigningKey | None
     key: OpenKey | None
@@ -36,6 +42,19 @@ class Admission:
     bucket: Bucket | None
     pool: PoolView
     rules: RuleSet | None = None
+    payload: str = ""
+    copy_source: CopySource | None = None
+    tags: Pairs = ()
+    checksum: tuple[bytes, bytes] | None = None
+    is_virtual_hosted: bool = False
+
+    @property
+    def version_id(self) -> str:
+        return self.parameters.get("versionId", "")
+
+    @property
+    def upload_id(self) -> str:
+        return self.parameters.get("uploadId", "")
 
 
 def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, now: float) -> Admission:
@@ -43,9 +62,11 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     host = head.headers.get(b"host", b"").decode("latin-1")
     direct = _direct_pool(host, directory, settings.direct_domain) if settings.direct_domain else None
     domains = () if direct is not None else settings.domains
-    bucket_name, object_key, _ = operations.parse_target(head.path, host, domains)
-    operation = operations.classify(head.method.decode(), bucket_name, object_key, head.query, head.headers)
-    claim, key, signing_key = _authenticate(head, directory, settings, now)
+    bucket_name, object_key, style = parse_target(head.path, host, domains)
+    scope: Scope = "object" if object_key else "bucket" if bucket_name else "service"
+    given = read_query(head.query) if head.query else []
+    operation, parameters = TABLE.find(head.method.decode(), scope, given, head.headers)
+    claim, key, signing_key = _authenticate(head, operation, directory, settings, now)
     if direct is not None and key is not None and key.pool != direct:
         raise S3Error("AccessDenied", "this key belongs to another pool than this host name")
     bucket: BucketView | None = None
@@ -62,20 +83,56 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         bucket_policy=bucket.policy if bucket is not None else None,
     ):
         raise S3Error("AccessDenied", _refusal(operation, key))
+    _check_special_rights(head, parameters, key)
     pool = directory.pool(pool_name)
     if pool is None:
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")
     if object_key:
         _check_storable(operation, pool, object_key, head)
-    if b"x-amz-copy-source" in head.headers and operation.reads and operation.writes:
-        _check_copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
     if pool.address is None and operation.name == "CorsPreflight":
         raise S3Error("AccessDenied", "the pool sleeps, and a preflight, which bears no key, does not wake it")
     reason = pool.disabled(now)
     if reason:
         raise S3Error("AccessDenied", f"the pool is not in service: {reason}")
     record, rules = (bucket.bucket, bucket.rules) if bucket is not None else (None, None)
-    return Admission(head, operation, claim, signing_key, key, bucket_name, object_key, record, pool, rules)
+    admission = Admission(
+        head, operation, parameters, claim, signing_key, key, bucket_name, object_key, record, pool, rules
+    )
+    admission.is_virtual_hosted = style == "virtual"
+    if operation.is_copy:
+        admission.copy_source = _copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
+    if operation.body is not None:
+        admission.payload = _payload(head, claim)
+        if operation.body.is_stated:
+            admission.checksum = _checksum(head)
+    if operation.has_metadata and b"x-amz-tagging" in head.headers:
+        admission.tags = xml.parse_tagging_header(head.headers[b"x-amz-tagging"])
+    return admission
+
+
+def _payload(head: RequestHead, claim: Claim | None) -> str:
+    if isinstance(claim, sigv4.Claim):
+        return claim.payload
+    stated = head.headers.get(b"x-amz-content-sha256")
+    return sigv4.checked_payload(stated) if stated is not None else ""
+
+
+def _checksum(head: RequestHead) -> tuple[bytes, bytes] | None:
+    found = checksums.stated(head.headers)
+    return None if found is None else (found[0], checksums.encoded(checksums.decoded(found[1])))
+
+
+def _check_special_rights(head: RequestHead, parameters: Parameters, key: OpenKey | None) -> None:
+    """Rights that are finer than reading and writing. The backend's credential has them all, so it cannot tell."""
+    if b"x-amz-bypass-governance-retention" in head.headers and (key is None or key.policy is not KeyPolicy.READWRITE):
+        raise S3Error("AccessDenied", "only a readwrite key may bypass governance retention")
+    if key is None:
+        if any(name.startswith(b"x-amz-object-lock-") for name in head.headers):
+            raise S3Error("AccessDenied", "an object cannot be locked without an access key")
+        if any(name.startswith("response-") for name in parameters):
+            raise S3Error(
+                "InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests."
+            )
 
 
 def _direct_pool(host: str, directory: Directory, domain: str) -> str | None:
@@ -89,7 +146,7 @@ def _direct_pool(host: str, directory: Directory, domain: str) -> str | None:
 
 
 def _authenticate(
-    head: RequestHead, directory: Directory, settings: GatewaySettings, now: float
+    head: RequestHead, operation: Operation, directory: Directory, settings: GatewaySettings, now: float
 ) -> tuple[Claim | None, OpenKey | None, sigv4.SigningKey | None]:
     query_claim = (
         sigv2.parse(head.method, head.path, head.query, head.headers, settings.domains) if head.query else None
@@ -105,6 +162,8 @@ def _authenticate(
     if isinstance(claim, sigv4.Claim):
         return claim, key, sigv4.verify(claim, key.secret, now=now, skew=settings.clock_skew_seconds)
     sigv2.verify(claim, key.secret, now=now)
+    if operation.subresource and operation.subresource not in sigv2.SIGNED_PARAMETERS:
+        raise S3Error("AccessDenied", f"a signature of version 2 does not cover {operation.subresource}")
     return claim, key, None
 
 
@@ -138,8 +197,10 @@ def _announced_size(head: RequestHead) -> int:
     return head.content_length or int(head.chunked)
 
 
-def _check_copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> None:
+def _copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> CopySource:
     source = parse_copy_source(header)
+    if source.version_id:
+        check_version_id(source.version_id)
     found = directory.bucket(source.bucket)
     if found is None:
         raise S3Error("NoSuchBucket", "the source bucket does not exist", fields={"BucketName": source.bucket})
@@ -150,6 +211,7 @@ def _check_copy_source(header: bytes, key: OpenKey | None, pool: PoolView, direc
     problem = storable.key_problem(pool.pool.backend, source.key)
     if problem:
         raise S3Error("NoSuchKey", problem)
+    return source
 
 
 def _refusal(operation: Operation, key: OpenKey | None) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import struct
 from typing import Any, Protocol, cast
 
+from tidegate.backend_address import is_socket, open_socket
 from tidegate.core.errors import Unavailable
 from tidegate.gateway.http1 import END_OF_HEAD, BadMessage, ChunkedDecoder, ResponseHead
 
-# However a connection ends, by a killed process, too, the backend sees a reset: at an orderly end in place of a body,
-# SeaweedFS stores an empty object.
+# However a connection over TCP ends, by a killed process, too, the backend sees a reset: at an orderly end in place of
+# a body, SeaweedFS stores an empty object.
 _END_BY_RESET = struct.pack("ii", 1, 0)
 _HEAD_LIMIT = 64 * 1024
+# Errors that say nothing about the backend.
+_OWN_LACK = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_FULL_QUEUE_SECONDS = 0.005
 _OLDEST_IDLE_SECONDS = 20.0  # well below the time after which backends close idle connections
 
 
@@ -62,7 +67,9 @@ class BackendConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _END_BY_RESET)
+        opened = transport.get_extra_info("socket")
+        if opened.family != socket.AF_UNIX:  # which knows no reset
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _END_BY_RESET)
 
     def begin(self, receiver: Receiver, *, head_request: bool) -> None:
         self._receiver = receiver
@@ -185,8 +192,6 @@ class BackendPool:
 
     def __init__(self, address: str, *, connect_seconds: float, keep: int, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
         self._connect_seconds = connect_seconds
         self._keep = keep
         self._loop = loop
@@ -205,13 +210,31 @@ class BackendPool:
     async def connect(self) -> BackendConnection:
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, connection = await self._loop.create_connection(
-                    lambda: BackendConnection(self), self._host, self._port
-                )
+                return await (self._connect_socket() if is_socket(self.address) else self._connect_port())
         except TimeoutError:
             raise BackendSilent(f"no connection to the backend at {self.address}") from None
         except OSError as error:
+            if error.errno in _OWN_LACK:
+                raise Unavailable(f"no connection can be opened: {error.strerror}") from None
             raise BackendGone(f"the backend at {self.address} refuses connections: {error}") from None
+
+    async def _connect_port(self) -> BackendConnection:
+        host, _, port = self.address.rpartition(":")
+        _, connection = await self._loop.create_connection(lambda: BackendConnection(self), host, int(port))
+        return connection
+
+    async def _connect_socket(self) -> BackendConnection:
+        while True:
+            try:
+                opened = open_socket(self.address)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_FULL_QUEUE_SECONDS)
+        try:
+            _, connection = await self._loop.create_unix_connection(lambda: BackendConnection(self), sock=opened)
+        except BaseException:
+            opened.close()
+            raise
         return connection
 
     def give_back(self, connection: BackendConnection) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
@@ -11,15 +10,15 @@ from tidegate.core.lifecycle.rules_writer import lifecycle_xml
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle, transition_minimum
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway import journalling
-from tidegate.gateway.admission import Admission
 
 if TYPE_CHECKING:
+    from tidegate.gateway.admission import Admission
     from tidegate.gateway.exchange import Exchange
 
 _MINIMUM_HEADER = "x-amz-transition-default-minimum-object-size"
 
 
-async def _put_lifecycle(exchange: Exchange, admission: Admission) -> None:
+async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     settings = exchange.gateway.settings.lifecycle
     header = admission.head.headers.get(_MINIMUM_HEADER.encode())
     minimum = transition_minimum(header.decode("latin-1") if header is not None else None)
@@ -30,7 +29,7 @@ async def _put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
 
 
-async def _get_lifecycle(exchange: Exchange, admission: Admission) -> None:
+async def get_lifecycle(exchange: Exchange, admission: Admission) -> None:
     rules = admission.rules
     if rules is None:
         raise S3Error("NoSuchLifecycleConfiguration", fields={"BucketName": admission.bucket_name})
@@ -38,7 +37,7 @@ async def _get_lifecycle(exchange: Exchange, admission: Admission) -> None:
     exchange.answer(200, headers, lifecycle_xml(rules))
 
 
-async def _delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
+async def delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
     # Also where none are known here: another machine may have put them a moment ago.
     await _change(exchange, admission, None)
     exchange.answer(204, {}, b"")
@@ -64,10 +63,3 @@ async def _change(exchange: Exchange, admission: Admission, rules: RuleSet | Non
         attributes = (("lifecycle", rules.digest() if rules is not None else ""),)
         events = [journalling.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)]
     await exchange.journalled(events)
-
-
-ANSWERS: dict[str, Callable[[Exchange, Admission], Coroutine[Any, Any, None]]] = {
-    "GetBucketLifecycleConfiguration": _get_lifecycle,
-    "PutBucketLifecycleConfiguration": _put_lifecycle,
-    "DeleteBucketLifecycle": _delete_lifecycle,
-}

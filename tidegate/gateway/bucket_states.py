@@ -33,11 +33,8 @@ def note_versioning(tables: Tables, bucket_uid: str, versioning: str) -> None:
 async def note_found(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> None:
     """Of a bucket that the store had already: the pool's manager may have made it, or it was left there by a bucket
     of the same name, with its contents. Call this in the bucket's turn, before the client can write to it."""
-    admin = (view.admin_key, view.admin_secret)
     queries = (b"versioning=", b"max-keys=1&versions=", b"max-uploads=1&uploads=")
-    replies = [
-        await ask_signed(gateway, view, b"GET", object_path(bucket), query, credentials=admin) for query in queries
-    ]
+    replies = [await ask_signed(gateway, view, b"GET", object_path(bucket), query) for query in queries]
     if any(reply.head.status != 200 for reply in replies):
         return  # the first pass asks again
     status = xml.parse_reply(replies[0].body).fields.get("Status", "")

@@ -62,14 +62,11 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else "-"
-        if not self._gateway.trusts(self.peer):
-            self._gateway.connection_refused("untrusted")
-            self.transport.abort()
-            return
         if transport.get_extra_info("sslcontext") is None:
             self.plain_socket = transport.get_extra_info("socket")
         self.deadline = self._gateway.loop.time() + self._gateway.settings.gateway.head_seconds
         self._gateway.connections.add(self)
+        self._gateway.idle[self] = self._gateway.loop.time()
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -101,6 +98,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gateway.connections.discard(self)
+        self._gateway.idle.pop(self, None)
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.client_lost()
@@ -136,6 +134,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if not head.keep_alive or self._gateway.draining:
             self._closing = True
+        self._gateway.idle.pop(self, None)
         exchange = self.exchange = Exchange(self._gateway, self, head)
         exchange.start()
 
@@ -165,16 +164,6 @@ class ClientConnection(asyncio.Protocol):
         if self._buffer and self.exchange is None:  # answered at once, and the next request is here already
             self._gateway.loop.call_soon(self._next_request)
 
-    @property
-    def buffered(self) -> int:
-        return len(self._buffer)
-
-    def take_buffered(self) -> bytes:
-        """Stops reading and gives out what was read ahead: the rest of the body goes another way."""
-        self.pause(True)
-        data, self._buffer = self._buffer, b""
-        return data
-
     def pause(self, paused: bool) -> None:
         if paused == (not self._reading) or self.transport.is_closing():
             return
@@ -189,6 +178,11 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(data)
 
     @property
+    def raw_socket(self) -> socket.socket:
+        opened: socket.socket = self.transport.get_extra_info("socket")
+        return opened
+
+    @property
     def write_buffer_size(self) -> int:
         return self.transport.get_write_buffer_size()
 
@@ -197,7 +191,7 @@ class ClientConnection(asyncio.Protocol):
         """What the kernel has and the client has not."""
         if self.transport.is_closing():
             return 0
-        found = ioctl(self.transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(_NUMBER.size))
+        found = ioctl(self.raw_socket.fileno(), TIOCOUTQ, bytes(_NUMBER.size))
         return int(_NUMBER.unpack(found)[0])
 
     @property
@@ -219,6 +213,8 @@ class ClientConnection(asyncio.Protocol):
     def exchange_ended(self) -> None:
         self.exchange = None
         loop = self._gateway.loop
+        if self in self._gateway.connections:
+            self._gateway.idle[self] = loop.time()
         if self._closing or self._gateway.draining:
             self._linger()
             return

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tidegate.core import xml
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.identities import holds, moment, needs_look
 from tidegate.core.s3errors import S3Error
 from tidegate.core.storable import key_problem
 from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure
 from tidegate.gateway import journalling
-from tidegate.gateway.admission import Admission
-from tidegate.gateway.backend import Reply
+from tidegate.gateway.backend import BackendGone, Reply
 from tidegate.gateway.journal import journalled
-from tidegate.gateway.looking import current_version, identity, unchanged
+from tidegate.gateway.looking import identity, is_noncurrent, unchanged
+from tidegate.gateway.replies import repeat
 from tidegate.gateway.requests import ask_signed, object_path, stat
 
 if TYPE_CHECKING:
+    from tidegate.gateway.admission import Admission
     from tidegate.gateway.exchange import Exchange
     from tidegate.gateway.gateway import Gateway
+
+logger = logging.getLogger(__name__)
 
 _XML = {"Content-Type": "application/xml"}
 _MOST_SIZE_DIGITS = 16
@@ -29,7 +34,10 @@ _MODIFIED, _SIZE = b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size"
 _UNMODIFIED = b"if-unmodified-since"
 _MARKER = b"x-amz-if-match-delete-marker"
 _NONCURRENT = b"x-amz-if-noncurrent"
-_CONDITIONS = (_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT)
+_LOOKS = frozenset((_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT))
+# All conditions of a single delete. The ETag alone is compared by the backend.
+CONDITIONS = _LOOKS | {b"if-match"}
+_BYPASS = b"x-amz-bypass-governance-retention"
 # A part holds its keys' turns while the store works on it: a small one keeps few writers waiting, and rarely meets
 # a part of another request that has one of its turns.
 _PART = 250
@@ -37,12 +45,13 @@ _PART = 250
 _PARTS_AT_ONCE = 2
 
 
-def is_conditional(admission: Admission) -> bool:
-    """Whether a single delete names more than a backend compares by itself."""
-    return any(name in admission.head.headers for name in _CONDITIONS)
+def delete_object(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
+    """What is to be done before a single delete that names more than a backend compares by itself."""
+    conditional = not _LOOKS.isdisjoint(admission.head.headers)
+    return _delete_one_if_same(exchange, admission) if conditional else None
 
 
-async def delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
+async def _delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
     """The identity is compared in the key's turn: no writer behind a gateway can come in between."""
     entry = _named(admission)
     admission.pool = await exchange.gateway.awake(admission.pool)
@@ -54,7 +63,7 @@ async def delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
 
 async def _is_meant(gateway: Gateway, admission: Admission, entry: DeleteEntry) -> bool:
     pool, bucket = admission.pool, admission.bucket_name
-    if entry.noncurrent and await current_version(gateway, pool, bucket, entry.key) == entry.version_id:
+    if entry.noncurrent and not await is_noncurrent(gateway, pool, bucket, entry.key, entry.version_id):
         return False
     is_marker = _MARKER in admission.head.headers
     if not is_marker and not needs_look(entry):
@@ -75,7 +84,7 @@ def _named(admission: Admission) -> DeleteEntry:
     for name, text in times.items():
         if moment(text) is None:
             raise S3Error("InvalidArgument", f"{name.decode()} is not a time")
-    version_id = journalling.query_value(admission, "versionId")
+    version_id = admission.version_id
     if _NONCURRENT in headers and not version_id:
         raise S3Error("InvalidArgument", f"{_NONCURRENT.decode()} belongs to a version")
     return DeleteEntry(
@@ -88,20 +97,23 @@ def _named(admission: Admission) -> DeleteEntry:
     )
 
 
-async def delete_many(exchange: Exchange, admission: Admission) -> Reply | None:
+async def delete_objects(exchange: Exchange, admission: Admission) -> None:
     """Always asks the backend for the full report, since the log needs it; the client gets what it asked for.
 
-    Returns the backend's answer where it refuses the whole request.
+    Every key gets an answer of its own once anything was deleted. Otherwise, like a change to one key, the request as a
+    whole fails, with the answer of the backend or with what went wrong.
     """
     request: xml.DeleteRequest = exchange.parsed
     admission.pool = await exchange.gateway.awake(admission.pool)
     storable, refused = _storable(admission, request.entries)
     deleting = _Deleting(exchange, admission, refused)
     await deleting.run(_parts(storable))
-    if deleting.refusal is not None:
-        return deleting.refusal
+    if deleting.trouble is not None and not deleting.deleted:
+        if isinstance(deleting.trouble, Reply):
+            repeat(exchange, deleting.trouble)
+            return
+        raise deleting.trouble
     exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleting.deleted, deleting.refused))
-    return None
 
 
 def _parts(entries: list[DeleteEntry]) -> list[list[DeleteEntry]]:
@@ -114,63 +126,117 @@ def _parts(entries: list[DeleteEntry]) -> list[list[DeleteEntry]]:
 class _Deleting:
     """The parts of one request: some at a time, each with turns of its own, as if they were requests of their own.
 
-    `refusal` is the backend's answer where it refuses a part: then no more are begun.
+    `trouble` is why a part failed: the backend's answer, or an error. Then no more are begun.
     """
 
     def __init__(self, exchange: Exchange, admission: Admission, refused: list[DeleteFailure]) -> None:
         self._exchange = exchange
         self._admission = admission
-        self._failed = False
         self.deleted: list[Deleted] = []
         self.refused = refused
-        self.refusal: Reply | None = None
+        self.trouble: Reply | TidegateError | None = None
 
     async def run(self, parts: Sequence[Sequence[DeleteEntry]]) -> None:
         """Parts that are under way when one fails are seen through: what they do must get into the log."""
         left = iter(parts)
-        lanes = [self._run_lane(left) for _ in range(min(_PARTS_AT_ONCE, len(parts)))]
-        for outcome in await asyncio.gather(*lanes, return_exceptions=True):
-            if outcome is not None:
-                raise outcome
+        await asyncio.gather(*(self._run_lane(left) for _ in range(min(_PARTS_AT_ONCE, len(parts)))))
+        if self.trouble is not None:
+            for part in left:
+                self._give_up(part, self.trouble)
 
     async def _run_lane(self, left: Iterator[Sequence[DeleteEntry]]) -> None:
-        for part in left:
-            if self._failed or self.refusal is not None or self._exchange.finished:
+        while self.trouble is None and not self._exchange.finished:
+            part = next(left, None)
+            if part is None:
                 return
-            try:
-                await self._delete(part)
-            except BaseException:
-                self._failed = True
-                raise
+            await _Part(self, self._exchange, self._admission, part).run()
 
-    async def _delete(self, part: Sequence[DeleteEntry]) -> None:
-        exchange, admission = self._exchange, self._admission
-        exchange.wait(exchange.gateway.patience_seconds)
-        turns = await exchange.take_turns([entry.key for entry in part])
+    def part_failed(self, entries: Sequence[DeleteEntry], why: Reply | TidegateError, *, is_certain: bool) -> None:
+        """`is_certain`: none of the entries was deleted."""
+        said = f"status {why.head.status}" if isinstance(why, Reply) else str(why)
+        logger.warning("request %s: %d keys were not deleted: %s", self._exchange.request_id, len(entries), said)
+        if self.trouble is None or not is_certain:  # a refusal alone would say that nothing was done
+            self.trouble = why
+        self._give_up(entries, why)
+
+    def _give_up(self, entries: Sequence[DeleteEntry], why: Reply | TidegateError) -> None:
+        code, message = _told(why)
+        self.refused += [DeleteFailure(entry.key, entry.version_id, code, message) for entry in entries]
+
+
+class _Part:
+    """One part. `_left` are the entries that have no answer yet."""
+
+    def __init__(
+        self, whole: _Deleting, exchange: Exchange, admission: Admission, entries: Sequence[DeleteEntry]
+    ) -> None:
+        self._whole = whole
+        self._exchange = exchange
+        self._admission = admission
+        self._left = entries
+        self._change = 0
+
+    async def run(self) -> None:
+        """The part ends by itself, before the exchange would: what other parts did must be told."""
+        seconds = self._exchange.gateway.patience_seconds
+        self._exchange.wait(2 * seconds)
         try:
+            async with asyncio.timeout(seconds):
+                await self._delete()
+        except BackendGone as error:  # nothing could be sent
+            self._failed(error, is_certain=True)
+        except TidegateError as error:
+            self._failed(error, is_certain=not self._change)
+        except TimeoutError:
+            self._failed(Unavailable("the request could not be served in time"), is_certain=not self._change)
+        except Exception:
+            logger.exception("a part of request %s failed", self._exchange.request_id)
+            self._failed(S3Error("InternalError"), is_certain=not self._change)
+
+    def _failed(self, why: Reply | TidegateError, *, is_certain: bool) -> None:
+        """What may have been done stays open, for the healer to look into."""
+        if is_certain and self._change:
+            self._exchange.settle(self._change)
+        self._whole.part_failed(self._left, why, is_certain=is_certain)
+
+    async def _delete(self) -> None:
+        exchange, admission = self._exchange, self._admission
+        turns = await exchange.take_turns([entry.key for entry in self._left])
+        try:
+            part = self._left
             verdicts = await unchanged(exchange.gateway, admission.pool, admission.bucket_name, part)
-            kept = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
-            self.refused += [_not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant]
-            if not kept:
+            self._left = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
+            self._whole.refused += [
+                _not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant
+            ]
+            if not self._left:
                 return
-            change = exchange.begin_change((entry.key, entry.version_id) for entry in kept)
-            reply = await self._ask(kept)
+            self._change = exchange.begin_change((entry.key, entry.version_id) for entry in self._left)
+            reply = await self._ask(self._left)
             if reply.head.status != 200:
-                if reply.head.status < 500:
-                    exchange.settle(change)
-                self.refusal = reply
+                self._failed(reply, is_certain=reply.head.status < 500)
                 return
             answered = xml.parse_delete_result(reply.body)
             events = [_deletion(exchange, entry) for entry in answered.deleted]
         finally:
             exchange.give_turns_back(turns)  # the events have their times: later changes have later ones
         await journalled(exchange.gateway, events)
-        exchange.settle(change)
-        self.deleted += answered.deleted
-        self.refused += answered.failures
+        self._answered(answered)
+
+    def _answered(self, answered: xml.DeleteResult) -> None:
+        """The log has what was deleted. Nothing is known of keys that the answer leaves out."""
+        self._whole.deleted += answered.deleted
+        self._whole.refused += answered.failures
+        named = {entry.key for entry in answered.deleted} | {entry.key for entry in answered.failures}
+        self._left = [entry for entry in self._left if entry.key not in named]
+        if self._left:
+            self._failed(S3Error("InternalError", "the backend does not tell what became of it"), is_certain=False)
+        else:
+            self._exchange.settle(self._change)
 
     async def _ask(self, entries: Sequence[DeleteEntry]) -> Reply:
-        admission, key = self._admission, self._admission.key
+        admission = self._admission
+        given = admission.head.headers.get(_BYPASS)
         return await ask_signed(
             self._exchange.gateway,
             admission.pool,
@@ -178,9 +244,22 @@ class _Deleting:
             object_path(admission.bucket_name),
             b"delete=",
             body=xml.delete_request_xml(map(_sent, entries)),
-            credentials=(key.access_key, key.secret) if key is not None else None,
-            headers={b"content-type": b"application/xml"} | _bypass(admission),
+            headers=[(b"content-type", b"application/xml"), *([(_BYPASS, given)] if given is not None else [])],
         )
+
+
+def _told(why: Reply | TidegateError) -> tuple[str, str]:
+    """The code and the message that a key's error has."""
+    if isinstance(why, S3Error):
+        return why.code, why.message
+    if isinstance(why, TidegateError):
+        return "ServiceUnavailable", str(why)
+    message = f"the backend answered with status {why.head.status}"
+    try:
+        fields = xml.parse_reply(why.body).fields
+    except TidegateError:
+        fields = {}
+    return fields.get("Code") or "ServiceUnavailable", fields.get("Message") or message
 
 
 def _storable(admission: Admission, entries: Sequence[DeleteEntry]) -> tuple[list[DeleteEntry], list[DeleteFailure]]:
@@ -203,12 +282,6 @@ def _sent(entry: DeleteEntry) -> DeleteEntry:
 
 def _not_meant(entry: DeleteEntry) -> DeleteFailure:
     return DeleteFailure(entry.key, entry.version_id, "PreconditionFailed", "The object is not the one that was meant.")
-
-
-def _bypass(admission: Admission) -> dict[bytes, bytes]:
-    name = b"x-amz-bypass-governance-retention"
-    value = admission.head.headers.get(name)
-    return {name: value} if value is not None else {}
 
 
 def _deletion(exchange: Exchange, entry: Deleted) -> Event:

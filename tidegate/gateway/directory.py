@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.pool_states import disabling_reason
 from tidegate.core.records import BackendEntry, Bucket, BucketPolicy, Key, KeyPolicy, Pool, PoolStatus, User
+from tidegate.core.sigv4 import Signer
 from tidegate.pools.catalogue import DIRECT_HOSTNAME, ENDPOINT
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.vault import Vault
@@ -23,6 +24,7 @@ from tidegate.ports import Tables
 
 _ABSENCE_SECONDS = 0.05  # just long enough to be asked again by who loaded it
 _MOST_ENTRIES = 200_000
+_REGION = "us-east-1"
 
 Record = TypeVar("Record")
 
@@ -48,15 +50,15 @@ class BucketView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A pool as a request meets it. `address` is None while it sleeps."""
+    """A pool as a request meets it. `address` is None while it sleeps. `signer` has the credential of its backend,
+    which no client has."""
 
     pool: Pool
     owner_permitted: bool
     status: PoolStatus | None
     address: str | None
     manager_token: str
-    admin_key: str
-    admin_secret: str
+    signer: Signer
 
     def disabled(self, now: float) -> str | None:
         """Why the pool may not be used, if so."""
@@ -192,8 +194,11 @@ class Directory:
             status=PoolStatus.from_json(status) if status else None,
             address=address if backend else None,
             manager_token=backend.manager_token if backend else "",
-            admin_key=backend.admin_key if backend else "",
-            admin_secret=self._vault.unseal(backend.admin_secret) if backend else "",
+            signer=Signer(
+                backend.admin_key if backend else "",
+                self._vault.unseal(backend.admin_secret) if backend else "",
+                _REGION,
+            ),
         )
 
 

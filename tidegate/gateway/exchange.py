@@ -12,17 +12,18 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, Pairs
 from tidegate.core.s3errors import S3Error, error_xml
-from tidegate.gateway import answers, bodies, expiration, journalling
+from tidegate.gateway import bodies
 from tidegate.gateway.admission import Admission, admit
 from tidegate.gateway.directory import Missing
-from tidegate.gateway.http1 import LAST_CHUNK, RequestHead, ResponseHead, chunk
+from tidegate.gateway.http1 import RequestHead, ResponseHead
 from tidegate.gateway.intake import Intake
 from tidegate.gateway.intents import Intent
 from tidegate.gateway.journal import append_events, journalled
 from tidegate.gateway.ordering import stripe_of
+from tidegate.gateway.requests import ForwardedRequest
 from tidegate.gateway.transfer import Transfer
 
 if TYPE_CHECKING:
@@ -121,23 +122,33 @@ class Exchange:
         self.admission = admission
         head = self.head
         try:
-            journalling.check(admission)
-            if not head.chunked and head.content_length == 0:
-                bodies.check_empty(admission)
+            self.gateway.check_writable(admission, head.content_length)
+            intake = self.intake = bodies.intake(admission)
+            if intake is None or not (head.chunked or head.content_length):
+                if intake is not None:
+                    intake.end()
                 self._whole_body_received()
                 return
-            limit = bodies.limit(admission)
-            self.intake = Intake(head, bodies.checker(admission))
         except S3Error as error:
             self.refuse(error)
             return
+        except Unavailable as error:
+            self.backend_failed(error)
+            return
         self._encourage()
         self.moving()
-        if limit is not None or (not head.chunked and head.content_length <= _WHOLE_BODY_BYTES):
+        if self._is_held_whole(intake):
             self.receive()
         else:
-            self._transfer = Transfer(self)
+            self._transfer = Transfer(self, ForwardedRequest(admission, intake))
             self._transfer.stream()
+
+    def _is_held_whole(self, intake: Intake) -> bool:
+        """Whether the body is received before any of it is sent on: documents, and small objects."""
+        body = self.admitted.operation.body
+        if body is not None and body.limit is not None:
+            return True
+        return not self.head.chunked and intake.left <= _WHOLE_BODY_BYTES
 
     def _encourage(self) -> None:
         if self.client is not None and self.head.is_1_1 and b"expect" in self.head.headers:
@@ -194,49 +205,40 @@ class Exchange:
 
     def _keep(self, payload: bytes, intake: Intake) -> None:
         self._body.append(payload)
-        if intake.payload_bytes > max(bodies.limit(self.admitted) or 0, _WHOLE_BODY_BYTES):
+        body = self.admitted.operation.body
+        if body is not None and body.limit is not None and intake.payload_bytes > body.limit:
             self.refuse(S3Error("MaxMessageLengthExceeded", closes=True))
         elif intake.complete:
             self._whole_body_received()
 
     def _whole_body_received(self) -> None:
         admission = self.admitted
-        body = b"".join(self._body)
-        self._body = [body]
-        try:
-            self.parsed = bodies.read(admission, body)
-        except S3Error as error:
-            self.refuse(error)
-            return
-        work = answers.answer(self, admission)
+        operation = admission.operation
+        if operation.body is not None and operation.body.read is not None:
+            try:
+                self.parsed = operation.body.read(b"".join(self._body))
+            except S3Error as error:
+                self.refuse(error)
+                return
+        work = operation.handler(self, admission) if operation.handler is not None else None
         if work is not None:
             self.spawn(work)
-        elif expiration.needs_tags(admission):
-            self.spawn(self._forward_with_tags())
         else:
             self.forward()
 
-    async def _forward_with_tags(self) -> None:
-        self.tags = await expiration.look_up_tags(self, self.admitted)
-        self.forward()
-
     def forward(self) -> None:
-        """Sends the request, whose body is at hand, to the backend."""
-        self._transfer = Transfer(self)
-        self._transfer.send(self.whole_request())
-
-    def whole_request(self) -> bytes:
-        """The request as the backend is to see it."""
-        body = self._body[0] if self._body else b""
-        if self.head.chunked:
-            body = chunk(body) + LAST_CHUNK
-        return self.forwarded_head() + body
-
-    def forwarded_head(self) -> bytes:
-        claim = self.admitted.claim
-        if b"expect" in self.head.headers and not (claim is not None and b"expect" in claim.signed_headers):
-            return self.head.forwardable(drop=(b"expect",))
-        return self.head.forwardable()
+        """Sends the request, whose body is at hand, to the backend. A document is written anew from what was read."""
+        body = self.admitted.operation.body
+        document = None
+        if body is not None and body.write is not None:
+            try:
+                document = body.write(self.parsed)
+            except S3Error as error:
+                self.refuse(error)
+                return
+        request = ForwardedRequest(self.admitted, self.intake, document)
+        self._transfer = Transfer(self, request)
+        self._transfer.send(b"".join(self._body) if document is None else document)
 
     @property
     def request_consumed(self) -> bool:
@@ -287,13 +289,10 @@ class Exchange:
         admission = self.admitted
         if not admission.operation.journals:
             return 0
-        version_id = upload_id = ""
-        if admission.head.query:
-            version_id = journalling.query_value(admission, "versionId")
-            upload_id = journalling.query_value(admission, "uploadId")
-        found = tuple(changes) or ((admission.object_key, version_id),)
-        intent = Intent(time.time(), admission.pool.pool.name, admission.bucket_name, found, upload_id)
-        number = self.gateway.intents.begin(intent)
+        found = tuple(changes) or ((admission.object_key, admission.version_id),)
+        view, upload_id = admission.pool, admission.upload_id
+        intent = Intent(time.time(), view.pool.name, admission.bucket_name, found, upload_id, view.manager_token)
+        number = self.gateway.note_down(admission, intent)
         self._intents = self._intents | {number}
         return number
 
@@ -310,9 +309,10 @@ class Exchange:
 
     def changed(self, reply: ResponseHead, body: bytes) -> None:
         """The backend has made the change; the client learns of it when the log has it."""
-        received = self.intake.payload_bytes if self.intake is not None else 0
+        build = self.admitted.operation.events
+        assert build is not None
         try:
-            events = journalling.events(self, self.admitted, reply, body, received)
+            events = build(self, self.admitted, reply, body)
         except S3Error as error:
             self.refuse(error)
             return

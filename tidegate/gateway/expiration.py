@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate.core.events import Event, EventKind, Pairs
+from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.expiration_header import expiration_header
+from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.lifecycle.subjects import Version
 from tidegate.gateway.http1 import ResponseHead
 from tidegate.gateway.requests import stored_tags
@@ -15,37 +17,45 @@ if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
     from tidegate.gateway.exchange import Exchange
 
-_READS = frozenset(("GetObject", "HeadObject"))
 _NANOSECOND = 1_000_000_000
 
 
-def needs_tags(admission: Admission) -> bool:
-    """Whether the tags of a stored object must be known before its expiry can be told."""
-    return admission.rules is not None and admission.rules.needs_tags and admission.operation.name in _READS
-
-
-async def look_up_tags(exchange: Exchange, admission: Admission) -> Pairs:
-    admission.pool = await exchange.gateway.awake(admission.pool)
-    return await stored_tags(
-        exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, none_if_missing=True
-    )
-
-
-def header(admission: Admission, reply: ResponseHead, made: Event | None, tags: Pairs) -> bytes:
-    """The line for the reply's head, or nothing: only current versions expire by these rules. What a change has `made`
-    is told by its event; of what is read, the reply tells all but the tags.
-    """
+def look_up_tags(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
+    """What is to be done before a read where the tags of a stored object must be known to tell its expiry."""
     rules = admission.rules
-    if rules is None or reply.status not in (200, 206) or b"versionId=" in admission.head.query:
+    return _forward_with_tags(exchange, admission) if rules is not None and rules.needs_tags else None
+
+
+async def _forward_with_tags(exchange: Exchange, admission: Admission) -> None:
+    gateway = exchange.gateway
+    admission.pool = await gateway.awake(admission.pool)
+    exchange.tags = await stored_tags(
+        gateway, admission.pool, admission.bucket_name, admission.object_key, none_if_missing=True
+    )
+    exchange.forward()
+
+
+def of_read(exchange: Exchange, reply: ResponseHead) -> bytes:
+    """The line for the head of a reply that shows an object; the reply tells all but the tags."""
+    admission = exchange.admitted
+    created = _time(reply.headers.get(b"last-modified", b"")) if admission.rules is not None else None
+    if admission.rules is None or created is None:
         return b""
-    if made is not None and made.operation is EventKind.PUT:
-        version = Version("", made.ts_ns, size=made.size or 0, tags=made.tags)
-    elif admission.operation.name in _READS:
-        created = _time(reply.headers.get(b"last-modified", b""))
-        if created is None:
-            return b""
-        version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=tags)
-    else:
+    version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=exchange.tags)
+    return _line(admission, admission.rules, reply, version)
+
+
+def of_change(exchange: Exchange, reply: ResponseHead) -> bytes:
+    """The same for the reply to a change that has made an object: its event tells of it."""
+    admission, made = exchange.admitted, exchange.made
+    if admission.rules is None or made is None or made.operation is not EventKind.PUT:
+        return b""
+    return _line(admission, admission.rules, reply, Version("", made.ts_ns, size=made.size or 0, tags=made.tags))
+
+
+def _line(admission: Admission, rules: RuleSet, reply: ResponseHead, version: Version) -> bytes:
+    """Nothing where a version is asked for: only current versions expire by these rules."""
+    if reply.status not in (200, 206) or admission.version_id:
         return b""
     value = expiration_header(rules, admission.object_key, version)
     return b"x-amz-expiration: " + value.encode() if value is not None else b""

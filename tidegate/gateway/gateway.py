@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Coroutine
 from email.utils import formatdate
 from http import HTTPStatus
@@ -21,14 +21,16 @@ from tidegate.core.hosts import TrustedHosts
 from tidegate.core.records import GatewayEntry, ManagerEntry
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.access_log import AccessLine
+from tidegate.gateway.admission import Admission
 from tidegate.gateway.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
 from tidegate.gateway.connection import ClientConnection
 from tidegate.gateway.directory import Directory, Missing, PoolView
 from tidegate.gateway.exchange import Exchange
 from tidegate.gateway.healing import Healer
-from tidegate.gateway.intents import Intents
+from tidegate.gateway.intents import Intent, Intents
 from tidegate.gateway.journal import Journal
 from tidegate.gateway.ordering import KeyOrder
+from tidegate.gateway.write_gate import WriteGate
 from tidegate.logs import AccessLog
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
@@ -67,6 +69,7 @@ class Gateway:
         order: KeyOrder,
         journal: Journal,
         intents: Intents,
+        gate: WriteGate,
         access_log: AccessLog,
         address: tuple[str, int],
     ) -> None:
@@ -80,8 +83,11 @@ class Gateway:
         self.order = order
         self.journal = journal
         self.intents = intents
+        self.gate = gate
         self.healer = Healer(self)
         self.connections: set[ClientConnection] = set()
+        # Those without a request, since when: the longest idle first.
+        self.idle: OrderedDict[ClientConnection, float] = OrderedDict()
         self.orphans: set[Exchange] = set()
         self.draining = False
         # Longest wait for something that is not the client's doing: a pool that wakes, a turn, the log.
@@ -166,6 +172,21 @@ class Gateway:
         self._seconds.observe(self.loop.time() - exchange.started)
         self.orphans.discard(exchange)
         self._access.write(exchange)
+
+    def check_writable(self, admission: Admission, size: int = 0) -> None:
+        """Raises `Unavailable` if the operation would change something and that is not possible now. `size` is that of
+        a body that is still to come."""
+        if admission.operation.changes:
+            self.gate.check(admission.pool.pool.directory, removes=admission.operation.removes, size=size)
+
+    def note_down(self, admission: Admission, intent: Intent) -> int:
+        """The last look, and the note, before a change is made; the number of the note. Raises `Unavailable`."""
+        self.check_writable(admission)
+        try:
+            return self.intents.begin(intent)
+        except Unavailable as error:
+            self.gate.close(str(error))
+            raise
 
     # --- backends --------------------------------------------------------------------------------
 

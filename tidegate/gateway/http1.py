@@ -7,8 +7,6 @@ where a message ends can smuggle one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import httptools
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -60,7 +58,6 @@ class RequestHead:
         "method",
         "path",
         "query",
-        "raw",
         "target",
     )
 
@@ -84,7 +81,6 @@ class RequestHead:
         headers = collector.headers
         if collector.seen_twice:
             raise BadMessage(f"more than one {collector.seen_twice.decode()} header")
-        self.raw = raw
         self.method = parser.get_method()
         self.headers = headers
         self.target = target = collector.target
@@ -100,18 +96,6 @@ class RequestHead:
         if b"connection" in headers and b"close" in _connection_options(headers[b"connection"]):
             self.keep_alive = False
         self.content_length, self.chunked = _framing(headers)
-
-    def forwardable(self, drop: Iterable[bytes] = ()) -> bytes:
-        """The head as it came, byte for byte, but for the headers that speak of this connection only."""
-        headers = self.headers
-        if self.is_1_1 and not drop and headers.keys().isdisjoint(_HOP_BY_HOP):
-            return self.raw
-        unwanted = {name for name in _HOP_BY_HOP if name in headers}
-        unwanted.update(drop)
-        first, *lines = self.raw[:-4].split(b"\r\n")
-        kept = [first.rpartition(b" ")[0] + b" HTTP/1.1"]
-        kept.extend(line for line in lines if line.partition(b":")[0].lower() not in unwanted)
-        return b"\r\n".join(kept) + END_OF_HEAD
 
 
 def _connection_options(value: bytes) -> set[bytes]:

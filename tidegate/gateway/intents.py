@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from pathlib import Path
 
 from tidegate.core.errors import Unavailable
 
+logger = logging.getLogger(__name__)
+
 _REWRITTEN_BYTES = 1 << 20
 _NEW = ".new"
 # Goes before a line that follows a broken one: whatever stands there then is no JSON.
@@ -29,13 +32,15 @@ _END_OF_BROKEN_LINE = b"?\n"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A change that may or may not have been made at the backend. `changes` are pairs of key and version id."""
+    """A change that may or may not have been made at the backend. `changes` are pairs of key and version id; `backend`
+    is the token of the manager whose backend got the change."""
 
     started_at: float
     pool: str
     bucket: str
     changes: tuple[tuple[str, str], ...]
     upload_id: str = ""
+    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,10 @@ class Intents:
         self._write(_line(number, intent))
         self._open[number] = intent
         return number
+
+    def probe(self) -> None:
+        """Raises `Unavailable` if nothing could be noted down now. An empty line tells nothing."""
+        self._write(b"\n")
 
     def end(self, number: int) -> None:
         """The change is in the log, or was certainly not made."""
@@ -133,6 +142,9 @@ class Intents:
                 fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
+            except PermissionError as error:  # somebody put it there who is not the service
+                logger.warning("%s cannot be looked into: %s", path, error.strerror)
+                return None
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -189,7 +201,7 @@ def _line(number: int, intent: Intent) -> bytes:
     changes = ",".join([f"[{_quoted(key)},{_quoted(version)}]" for key, version in intent.changes])
     return (
         f"[{number},{intent.started_at!r},{_quoted(intent.pool)},{_quoted(intent.bucket)},"
-        f"[{changes}],{_quoted(intent.upload_id)}]\n"
+        f"[{changes}],{_quoted(intent.upload_id)},{_quoted(intent.backend)}]\n"
     ).encode()
 
 
@@ -206,8 +218,6 @@ def parse(text: bytes) -> dict[int, Intent]:
         if isinstance(entry, int):
             found.pop(entry, None)
         else:
-            number, started_at, pool, bucket, changes, upload_id = entry
-            found[number] = Intent(
-                started_at, pool, bucket, tuple((key, version) for key, version in changes), upload_id
-            )
+            number, started_at, pool, bucket, changes, *rest = entry
+            found[number] = Intent(started_at, pool, bucket, tuple((key, version) for key, version in changes), *rest)
     return found

@@ -41,9 +41,16 @@ class TopicJournal:
     """Writes to a topic from one thread of its own."""
 
     def __init__(
-        self, topics: Topics, topic: str, loop: asyncio.AbstractEventLoop, under_way: Callable[[], int] = lambda: 0
+        self,
+        topics: Topics,
+        topic: str,
+        loop: asyncio.AbstractEventLoop,
+        under_way: Callable[[], int] = lambda: 0,
+        failed: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """`under_way` tells how many changes will want to be journalled soon: a batch waits a moment for them."""
+        """`under_way` tells how many changes will want to be journalled soon: a batch waits a moment for them.
+        `failed` is told, in any thread, when the log could not be written."""
+        self._failed = failed
         self._under_way = under_way
         self._topics = topics
         self._topic = topic
@@ -114,6 +121,8 @@ class TopicJournal:
             logger.exception("the metadata log cannot be written; %d changes stay unacknowledged", len(records))
             failure = Unavailable(f"the metadata log cannot be written: {error}")
         if failure is not None:
+            if isinstance(failure, Unavailable):  # otherwise it was this batch that was wrong, not the log
+                self._failed(str(failure))
             metrics.JOURNAL_FAILURES.inc()
         else:
             self._batches += 1

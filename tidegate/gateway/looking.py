@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION
@@ -20,7 +19,8 @@ from tidegate.core.object_pages import ObjectPage, parse_object_page
 from tidegate.core.xml import DeleteEntry
 from tidegate.gateway.backend import Reply
 from tidegate.gateway.directory import PoolView
-from tidegate.gateway.requests import ask_signed, object_path, stat
+from tidegate.gateway.key_versions import ListingsDoNotTell, key_versions
+from tidegate.gateway.requests import ask_signed, encoded_query, object_path, stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
@@ -49,28 +49,39 @@ async def unchanged(gateway: Gateway, view: PoolView, bucket: str, entries: Sequ
 
     asked = [entry for entry in in_question if entry not in listed]
     verdicts = dict(zip(asked, await asyncio.gather(*map(is_same, asked)), strict=True))
-    promoted = await _promoted(gateway, view, bucket, [entry for entry in entries if entry.noncurrent], gate)
-    return [verdicts.get(entry, True) and entry not in promoted for entry in entries]
+    noncurrent = await _noncurrent(gateway, view, bucket, [entry for entry in entries if entry.noncurrent], gate)
+    return [verdicts.get(entry, True) and (not entry.noncurrent or entry in noncurrent) for entry in entries]
 
 
-async def _promoted(
+async def _noncurrent(
     gateway: Gateway, view: PoolView, bucket: str, entries: Sequence[DeleteEntry], gate: asyncio.Semaphore
 ) -> set[DeleteEntry]:
-    """Those that are the current versions of their keys by now: whatever came after them was removed."""
-    keys = sorted({entry.key for entry in entries})
+    """Those that are not the current versions of their keys, as they are once whatever came after them is removed."""
 
-    async def current(key: str) -> str | None:
+    async def is_meant(entry: DeleteEntry) -> bool:
         async with gate:
-            return await current_version(gateway, view, bucket, key)
+            return await is_noncurrent(gateway, view, bucket, entry.key, entry.version_id)
 
-    versions = dict(zip(keys, await asyncio.gather(*map(current, keys)), strict=True))
-    return {entry for entry in entries if versions[entry.key] == entry.version_id}
+    verdicts = await asyncio.gather(*map(is_meant, entries))
+    return {entry for entry, is_so in zip(entries, verdicts, strict=True) if is_so}
 
 
-async def current_version(gateway: Gateway, view: PoolView, bucket: str, key: str) -> str | None:
-    """The id of a key's current version; None where that is a delete marker, or there is none."""
-    found = await stat(gateway, view, bucket, key)
-    return None if found is None else found.head.headers.get(b"x-amz-version-id", b"").decode("latin-1") or NULL_VERSION
+async def is_noncurrent(gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str) -> bool:
+    """Whether the version, be it an object or a delete marker, is certainly not the current one of its key.
+
+    Stores show a current object by HEAD, but not which marker is the current one: then the key's versions are listed.
+    Where there are none, nothing can come to light.
+    """
+    current = await stat(gateway, view, bucket, key)
+    if current is not None:
+        shown = current.head.headers.get(b"x-amz-version-id", b"").decode("latin-1") or NULL_VERSION
+        return shown != version_id
+    try:
+        versions = await key_versions(gateway, view, bucket, key)
+    except ListingsDoNotTell:
+        return False
+    latest = {version.version_id for version in versions if version.is_latest}
+    return not versions or (len(latest) == 1 and version_id not in latest)
 
 
 def identity(found: Reply) -> Identity:
@@ -107,15 +118,10 @@ async def _listed(gateway: Gateway, view: PoolView, bucket: str, entries: Sequen
 
 async def _page(gateway: Gateway, view: PoolView, bucket: str, after: str, limit: int) -> ObjectPage | None:
     """None where the store gives no page that can be read: then it is asked for the objects instead."""
-    query = f"encoding-type=url&list-type=2&max-keys={limit}&start-after={quote(after, safe='')}"
-    reply = await ask_signed(
-        gateway,
-        view,
-        b"GET",
-        object_path(bucket),
-        query.encode(),
-        credentials=(view.admin_key, view.admin_secret),
+    query = encoded_query(
+        (("encoding-type", "url"), ("list-type", "2"), ("max-keys", str(limit)), ("start-after", after))
     )
+    reply = await ask_signed(gateway, view, b"GET", object_path(bucket), query)
     if reply.head.status != 200:
         return None
     try:

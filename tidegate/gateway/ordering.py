@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
+from tidegate.space import reserve
+
 # So many that two deletes of hundreds of keys rarely meet.
 STRIPES = 1 << 20
 _LOCK_FILES = 64
@@ -39,8 +41,7 @@ class KeyOrder:
     def __init__(self, file: Path) -> None:
         times = _opened(file)
         try:
-            if os.fstat(times).st_size < STRIPES * _SLOT.size:
-                os.ftruncate(times, STRIPES * _SLOT.size)
+            reserve(times, STRIPES * _SLOT.size, file)
             self._last = mmap.mmap(times, STRIPES * _SLOT.size)
         finally:
             os.close(times)

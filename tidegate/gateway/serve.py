@@ -14,32 +14,35 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from tidegate import logs
-from tidegate.assembly import open_tables, open_topics
+from tidegate.assembly import embedded_files, open_tables, open_topics
 from tidegate.core.errors import InvalidInput, TidegateError
 from tidegate.datadir import DataDirectory
-from tidegate.gateway.connection import ClientConnection
 from tidegate.gateway.directory import Directory
+from tidegate.gateway.door import DESCRIPTORS, Door, most_connections
 from tidegate.gateway.gateway import Gateway
 from tidegate.gateway.intents import Intents
-from tidegate.gateway.journal import Journal, NoJournal, TopicJournal
+from tidegate.gateway.journal import NoJournal, TopicJournal
 from tidegate.gateway.ordering import KeyOrder
 from tidegate.gateway.shared_ordering import SharedKeyOrder
+from tidegate.gateway.write_gate import WriteGate
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
-from tidegate.ports import Tables
+from tidegate.ports import Tables, Topics
 from tidegate.settings import GatewaySettings, Settings, restore
 
 logger = logging.getLogger(__name__)
 
 _THREADS = 64
-_DESCRIPTORS = 65536
+_PAUSE_SECONDS = 1.0
 
 
 def main() -> None:
@@ -54,15 +57,15 @@ def main() -> None:
     listener = socket.socket(fileno=arguments.fd)
     try:
         uvloop.run(serve(settings, data.path, listener))
-    except TidegateError as error:
-        logger.error("%s", error)
+    except (TidegateError, OSError) as error:
+        logger.error("the gateway cannot run: %s", error)
         sys.exit(1)
 
 
 def _allow_many_connections() -> None:
     """As many descriptors as the machine's limit for a process permits: the usual 1024 are for other programs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -78,6 +81,8 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     vault = Vault.open(data)
     changes = ChangeCounter(data)
     intents = Intents(data / "run" / "intents")
+    topics, log_topic = _topics(settings, data), settings.metalog.topic
+    gate = _gate(settings, data, topics, intents)
     host, port = listener.getsockname()[:2]
     gateway = Gateway(
         settings=settings,
@@ -88,33 +93,44 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
         changes=changes,
         order=_order(settings, data, tables),
-        journal=_journal(settings, data, loop, intents),
+        journal=NoJournal() if topics is None else TopicJournal(topics, log_topic, loop, intents.count, gate.close),
         intents=intents,
+        gate=gate,
         access_log=logs.AccessLog.open(settings.log, data),
         address=(host, port),
     )
-    server = await loop.create_server(
-        lambda: ClientConnection(gateway), sock=listener, backlog=1024, ssl=_tls(settings.gateway)
-    )
+    most = most_connections(settings.gateway.max_connections)
+    door = Door(gateway, listener, _tls(settings.gateway), most)
+    door.open()
     await gateway.register()
-    housekeeping = loop.create_task(gateway.housekeeping())
-    healing = loop.create_task(gateway.healer.run_forever())
+    endless = [gateway.housekeeping, gateway.healer.run_forever, gate.run_forever]
+    background = {loop.create_task(_go_on_with(work)) for work in endless}
     # What lives now lives as long as the process; what comes later dies young.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    logger.info("ready on %s port %d", host, port)
+    logger.info("ready on %s port %d for up to %d connections", host, port, most)
     stopping = loop.create_task(stop.wait())
-    done, _ = await asyncio.wait({stopping, housekeeping, healing}, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait({stopping, *background}, return_when=asyncio.FIRST_COMPLETED)
     for task in done - {stopping}:
-        task.result()  # neither ends by itself: raise what ended it
+        task.result()  # none of them ends by itself: raise what ended it
     logger.info("draining: %d connections", len(gateway.connections))
-    server.close()
-    housekeeping.cancel()
-    healing.cancel()
+    door.close()
+    for task in background:
+        task.cancel()
     await gateway.drain()
     tables.close()
     logger.info("ended")
+
+
+async def _go_on_with(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A machine that lacks something at the moment, be it space or descriptors, is no reason to end."""
+    while True:
+        try:
+            await work()
+        except OSError:
+            logger.exception("what goes on in the background is begun anew")
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _order(settings: Settings, data: Path, tables: Tables) -> KeyOrder:
@@ -123,13 +139,23 @@ def _order(settings: Settings, data: Path, tables: Tables) -> KeyOrder:
     return SharedKeyOrder(file, tables) if settings.tables.backend == "redis" else KeyOrder(file)
 
 
-def _journal(settings: Settings, data: Path, loop: asyncio.AbstractEventLoop, intents: Intents) -> Journal:
+def _topics(settings: Settings, data: Path) -> Topics | None:
     if not settings.metalog.enabled:
         logger.warning("the metadata log is switched off: lifecycle and replication will not see changes")
-        return NoJournal()
+        return None
     topics = open_topics(settings, data)
     topics.create(settings.metalog.topic, settings.metalog.partitions)
-    return TopicJournal(topics, settings.metalog.topic, loop, intents.count)
+    return topics
+
+
+def _gate(settings: Settings, data: Path, topics: Topics | None, intents: Intents) -> WriteGate:
+    def probe_log() -> None:
+        if topics is not None:
+            topics.probe(settings.metalog.topic)
+
+    places = [*embedded_files(settings, data), data / "run"]
+    reserve_bytes = settings.storage.reserve_mb << 20
+    return WriteGate(places, reserve_bytes, probe_notes=intents.probe, probe_log=probe_log)
 
 
 def _tls(settings: GatewaySettings) -> ssl.SSLContext | None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from fcntl import fcntl
 
 SMALLEST = 512 * 1024  # below this, copying costs less than setting up
@@ -28,6 +28,15 @@ def _take_pipe() -> tuple[int, int]:
     return pipe
 
 
+def _opened(source: socket.socket, target: socket.socket) -> tuple[socket.socket, socket.socket, tuple[int, int]]:
+    """The event loop refuses descriptors that belong to a transport; a duplicate is the same socket."""
+    with ExitStack() as opened:
+        duplicates = [opened.enter_context(socket.socket(fileno=os.dup(end.fileno()))) for end in (source, target)]
+        pipe = _take_pipe()
+        opened.pop_all()
+    return duplicates[0], duplicates[1], pipe
+
+
 class Splice:
     """Moves `count` bytes from one connected socket to another, then calls `done`, with the error if there was one.
 
@@ -46,16 +55,18 @@ class Splice:
         done: Callable[[OSError | None], None],
     ) -> None:
         self._loop = loop
-        # The event loop refuses descriptors that belong to a transport; a duplicate is the same socket.
-        self._source = socket.socket(fileno=os.dup(source.fileno()))
-        self._target = socket.socket(fileno=os.dup(target.fileno()))
-        self._pipe = _take_pipe()
         self._left = count
         self._in_pipe = 0
         self._progress = progress
         self._done = done
         self._waits = ""
         self.closed = False
+        try:
+            self._source, self._target, self._pipe = _opened(source, target)
+        except OSError as error:  # there are no descriptors left
+            self.closed = True
+            done(error)
+            return
         self._set_low_water(min(_LOW_WATER, count))
         self._pump()
 

@@ -2,6 +2,7 @@
 
 The last bytes of a change leave only when the whole request has been received and checked and its key's
 turn has come; the reply to a change is withheld until the exchange has journalled it. Large plain bodies are spliced.
+A head never goes out alone: at the end of a connection in place of a body, SeaweedFS stores an empty object.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import Unavailable
-from tidegate.gateway import expiration, splice
+from tidegate.gateway import splice
 from tidegate.gateway.backend import BackendConnection, whole_body
 from tidegate.gateway.http1 import LAST_CHUNK, ChunkedDecoder, ResponseHead, chunk
 
 if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
+    from tidegate.gateway.requests import ForwardedRequest
 
 HELD_BACK_BYTES = 16 * 1024
 _LONGEST_WITHHELD_REPLY = 1 << 20
@@ -29,9 +31,11 @@ class Transfer:
         "_exchange",
         "_held_back",
         "_last_bytes",
+        "_request",
         "_retried",
         "_splice",
         "_splice_reply",
+        "_starts",
         "_unsent_head",
         "_withheld",
         "_withheld_bytes",
@@ -39,8 +43,10 @@ class Transfer:
         "sent",
     )
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, request: ForwardedRequest) -> None:
         self._exchange = exchange
+        self._request = request
+        self._starts = True
         self._connection: BackendConnection | None = None
         self.reply: ResponseHead | None = None
         self.sent = False
@@ -56,14 +62,14 @@ class Transfer:
 
     # --- to the backend --------------------------------------------------------------------------
 
-    def send(self, request: bytes) -> None:
+    def send(self, body: bytes) -> None:
         """A request that is here as a whole."""
-        self._last_bytes = request
+        self._last_bytes = body
         self._with_connection(self._commit)
 
     def stream(self) -> None:
         """A request whose body is still to come."""
-        self._with_connection(self._begin_stream)
+        self._with_connection(self._exchange.receive)
 
     def _with_connection(self, then: Callable[[], None]) -> None:
         exchange = self._exchange
@@ -86,24 +92,6 @@ class Transfer:
         connection.begin(self, head_request=self._exchange.head.method == b"HEAD")
         self._connection = connection
         then()
-
-    def _begin_stream(self) -> None:
-        exchange, connection = self._exchange, self._connection
-        assert connection is not None
-        connection.write(exchange.forwarded_head())
-        intake, client = exchange.intake, exchange.client
-        assert intake is not None
-        if client is None or client.plain_socket is None or not intake.bypassable:
-            exchange.receive()
-            return
-        if intake.left - HELD_BACK_BYTES - client.buffered < splice.SMALLEST:
-            exchange.receive()
-            return
-        ahead = client.take_buffered()
-        if ahead:
-            connection.write(ahead)
-            intake.bypassed(len(ahead))
-        self._splice_body()
 
     def _splice_body(self) -> None:
         exchange, connection = self._exchange, self._connection
@@ -139,21 +127,37 @@ class Transfer:
 
     def body(self, payload: bytes, *, complete: bool) -> None:
         """A piece of the body. The end of it is held back until all of it is here."""
-        exchange, connection = self._exchange, self._connection
+        connection, intake = self._connection, self._exchange.intake
         if connection is None or self.reply is not None:
             return  # the backend has answered already and reads no more
-        chunked = exchange.head.chunked
-        wire = chunk(payload) if chunked else payload
-        assert exchange.intake is not None
+        assert intake is not None
+        piece = chunk(payload) if self._request.is_chunked else payload
         if complete:
-            self._held_back.append(wire + LAST_CHUNK if chunked else wire)
+            self._held_back.append(piece)
             self._last_bytes = b"".join(self._held_back)
             self._held_back = []
             self._commit()
-        elif not chunked and exchange.intake.left < HELD_BACK_BYTES:
-            self._held_back.append(wire)
-        else:
-            connection.write(wire)
+        elif intake.payload_length is not None and intake.payload_length - intake.payload_bytes < HELD_BACK_BYTES:
+            self._held_back.append(piece)
+        elif piece:
+            connection.write(self._started() + piece)
+            self._splice_if_worthwhile()
+
+    def _started(self) -> bytes:
+        """The head and what goes before the body, with the first bytes that are sent; then nothing."""
+        if not self._starts:
+            return b""
+        self._starts = False
+        return self._request.head(self._exchange.admitted.pool) + self._request.start
+
+    def _splice_if_worthwhile(self) -> None:
+        intake, client = self._exchange.intake, self._exchange.client
+        if client is None or client.plain_socket is None or intake is None or not intake.bypassable:
+            return
+        if intake.left - HELD_BACK_BYTES >= splice.SMALLEST:
+            self._exchange.receiving = False
+            client.pause(True)
+            self._exchange.gateway.loop.call_soon(self._splice_body)
 
     def _commit(self) -> None:
         if self._exchange.takes_turn(self._complete):
@@ -167,7 +171,8 @@ class Transfer:
         except Unavailable as error:
             self._exchange.backend_failed(error)
             return
-        self._connection.write(self._last_bytes)
+        end = LAST_CHUNK if self._request.is_chunked else self._request.end
+        self._connection.write(self._started() + self._last_bytes + end)
         self.sent = True
         self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
 
@@ -210,21 +215,27 @@ class Transfer:
         if self._exchange.client is not None:
             self._exchange.client.close_after_reply()
 
-    def _reply_head(self, head: ResponseHead, *, keep_alive: bool) -> bytes:
+    def _reply_head(self, head: ResponseHead, *, keep_alive: bool, length: int | None = None) -> bytes:
+        """`length` is that of a body which was written anew."""
         exchange = self._exchange
-        dechunk = head.chunked and not exchange.head.is_1_1
-        expiry = b""
-        if exchange.admitted.rules is not None:
-            expiry = expiration.header(exchange.admitted, head, exchange.made, exchange.tags)
-        if keep_alive and not dechunk and not expiry and head.is_plain:
+        dechunk = head.chunked and not exchange.head.is_1_1 and length is None
+        added = b""
+        more = exchange.admitted.operation.reply_headers
+        if more is not None:
+            added = more(exchange, head)
+        if keep_alive and not dechunk and not added and head.is_plain and length is None:
             return head.raw
         unwanted = {b"connection", b"keep-alive"}
         if dechunk:
             self._dechunk = ChunkedDecoder(response=True)
             unwanted.add(b"transfer-encoding")
+        if length is not None:
+            unwanted.update((b"content-length", b"transfer-encoding"))
         lines = [line for line in head.raw[:-4].split(b"\r\n") if line.partition(b":")[0].lower() not in unwanted]
-        if expiry:
-            lines.append(expiry)
+        if length is not None:
+            lines.append(b"Content-Length: %d" % length)
+        if added:
+            lines.append(added)
         if not keep_alive:
             lines.append(b"Connection: close")
         return b"\r\n".join(lines) + b"\r\n\r\n"
@@ -312,10 +323,15 @@ class Transfer:
         client = exchange.client
         if client is None:
             return
-        head = self._reply_head(self.reply, keep_alive=client.keeps_alive)
-        body = b"".join(self._withheld or ())
-        if self._dechunk is not None:
-            body = self._dechunk.feed(body)
+        rewrite = exchange.admitted.operation.reply_body
+        if rewrite is not None:
+            body = rewrite(exchange, whole_body(self.reply, self._withheld or []))
+            head = self._reply_head(self.reply, keep_alive=client.keeps_alive, length=len(body))
+        else:
+            body = b"".join(self._withheld or ())
+            head = self._reply_head(self.reply, keep_alive=client.keeps_alive)
+            if self._dechunk is not None:
+                body = self._dechunk.feed(body)
         exchange.sent_bytes += len(body)
         client.write(head + body if body else head)
 
@@ -330,6 +346,7 @@ class Transfer:
         elif self._may_retry(connection):
             # An idle connection that the backend closed just now: nothing was lost but the connection.
             self._retried = True
+            self._starts = True
             self.sent = False
             exchange.spawn(self._connect(self._commit))
         else:

@@ -19,6 +19,7 @@ from tidegate.lifecycle.bucket_list import active_rules, existing
 from tidegate.lifecycle.day import day_seconds
 from tidegate.lifecycle.judging import Judge
 from tidegate.lifecycle.listing import Listing, digest
+from tidegate.lifecycle.stop_switch import StopReader
 from tidegate.lifecycle.stores import Stores
 from tidegate.lifecycle.task_consumer import TaskConsumer
 from tidegate.lifecycle.terms import terms_of
@@ -37,6 +38,7 @@ class _End(Enum):
     DONE = "done"
     POSTPONED = "postponed"
     GIVEN_UP = "given-up"
+    STOPPED = "stopped"
 
 
 class BucketProcessor(TaskConsumer[BucketTask]):
@@ -50,6 +52,7 @@ class BucketProcessor(TaskConsumer[BucketTask]):
         self._undertakings = Undertakings(
             tables, topics, consumed=BUCKET_TASKS_TOPIC, appended=[BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC]
         )
+        self._stops = StopReader(tables)
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="lifecycle-list")
 
     def _most(self) -> int:
@@ -62,8 +65,7 @@ class BucketProcessor(TaskConsumer[BucketTask]):
     def _process(self, consumer: Consumer, tasks: Sequence[tuple[Message, BucketTask]]) -> None:
         published = self._published(self._undertakings.begin([message for message, _ in tasks]))
         work = [
-            (message, task, self._executor.submit(self._list, task, self._may_wait(message), published))
-            for message, task in tasks
+            (message, task, self._executor.submit(self._listed, message, task, published)) for message, task in tasks
         ]
         for message, task, future in work:
             end = future.result()
@@ -81,6 +83,13 @@ class BucketProcessor(TaskConsumer[BucketTask]):
             for topic in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC):
                 self._undertakings.appended_since(recollection, topic, lambda value: digests.add(digest(value)))
         return frozenset(digests)
+
+    def _listed(self, message: Message, task: BucketTask, published: frozenset[bytes]) -> _End:
+        why = self._stops.current().why_void(task.bucket_uid, message.topic, message.partition, message.offset)
+        if why:
+            logger.info("bucket %s is not listed for the pass %s: %s", task.bucket, task.pass_id, why)
+            return _End.STOPPED
+        return self._list(task, self._may_wait(message), published)
 
     def _list(self, task: BucketTask, may_wait: bool, published: frozenset[bytes]) -> _End:
         try:
@@ -105,14 +114,7 @@ class BucketProcessor(TaskConsumer[BucketTask]):
             return
         store, settings = self._stores.of_pool(bucket.pool), self._settings
         day = day_seconds(self._tables, settings, bucket.pool)
-        terms = terms_of(settings, store.versioning(bucket.name), day)
+        keeps_null_markers = self._stores.keeps_null_markers(bucket.pool)
+        terms = terms_of(settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers)
         judge = Judge(store, bucket.name, rules, terms, store.locks_objects(bucket.name), task.now_ns)
-        listing = Listing(
-            self._topics,
-            judge,
-            task,
-            limit=settings.listing_limit,
-            published=published,
-            keeps_null_markers=self._stores.keeps_null_markers(bucket.pool),
-        )
-        listing.run()
+        Listing(self._topics, judge, task, limit=settings.listing_limit, published=published).run()

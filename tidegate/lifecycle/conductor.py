@@ -1,4 +1,5 @@
-"""The conductor: starts a pass by the clock or on request, unless the last one is still at work.
+"""The conductor: starts a pass by the clock or on request, unless the last one is still at work, an operator has
+stopped lifecycle, or the clock cannot be believed.
 
 All conductors of an installation compete for each round, and one gets it. What a pass does is an engine's matter.
 """
@@ -7,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event as Flag
 from typing import Protocol
 
 from tidegate import metrics
 from tidegate.core.cron import Cron
-from tidegate.core.errors import Conflict, InvalidInput, NotFound
+from tidegate.core.errors import Conflict, InvalidInput, NotFound, Refused
+from tidegate.core.lifecycle.stops import Stops
 from tidegate.lifecycle.bucket_list import ListedBucket, chosen, reconcile
+from tidegate.lifecycle.clock_guard import ClockGuard
+from tidegate.lifecycle.control import why_refused
 from tidegate.lifecycle.day import interval_seconds
 from tidegate.lifecycle.listing_pass import ListingEngine
 from tidegate.lifecycle.pass_lock import KeptLock, PassLock
@@ -29,6 +33,7 @@ from tidegate.lifecycle.passes import (
     PassStatus,
     new_pass_id,
 )
+from tidegate.lifecycle.stop_switch import read_stops
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
@@ -50,17 +55,27 @@ class Engine(Protocol):
 
 
 class Conductor:
-    """`engines` are those there are beside the listing engine, by name."""
+    """`engines` are those there are beside the listing engine, by name. `shortage` says where there is too little disk
+    space for a pass, if so: then none is begun, and one that failed is tried once more."""
 
     def __init__(
-        self, tables: Tables, topics: Topics, settings: LifecycleSettings, engines: Mapping[str, Engine]
+        self,
+        tables: Tables,
+        topics: Topics,
+        settings: LifecycleSettings,
+        engines: Mapping[str, Engine],
+        *,
+        shortage: Callable[[], str] = lambda: "",
     ) -> None:
+        self._shortage = shortage
+        self._waits_for = ""
         self._tables = tables
         self._topics = topics
         self._settings = settings
         self._cron = Cron.parse(settings.cron)
         self._reports = PassReports(tables)
         self._requests = PassRequests(tables)
+        self._clock = ClockGuard(tables, settings)
         self._listing = ListingEngine(tables, topics)
         self._engines: dict[str, Engine] = {"listing": self._listing, **engines}
 
@@ -75,10 +90,14 @@ class Conductor:
         for engine in self._engines.values():
             engine.between(now)
         self._look_for_killed(now)
-        request = self._requests.oldest()
+        may_act = not self._clock.observe(int(now * 1e9)) and not read_stops(self._tables).everything
+        if self._lacks_space():
+            return None
+        request = self._requests.oldest(only_dry_runs=not may_act)
         if request is not None:
             return self._serve(request, now)
-        if not self._claims_round(now):
+        # A round that is not claimed is made up for when passes may begin again.
+        if not may_act or not self._claims_round(now):
             return None
         try:
             return self.start(self._order(now), self._settings.engine)
@@ -87,7 +106,11 @@ class Conductor:
             return None
 
     def start(self, order: PassOrder, engine: str) -> PassReport:
-        """`Conflict` while another pass is at work, `NotFound` where the bucket has no rules to carry out."""
+        """`Conflict` while another pass is at work or none may begin, `NotFound` where the bucket has no rules to carry
+        out, `Refused` where it is stopped by itself."""
+        refused = "" if order.dry_run else why_refused(self._tables, self._settings, order.now_ns)
+        if refused:
+            raise Conflict(refused)
         lock = PassLock(self._tables, seconds=_LOCK_SECONDS)
         if not lock.try_acquire():
             metrics.LIFECYCLE_ROUNDS.labels("skipped-pass").inc()
@@ -103,12 +126,30 @@ class Conductor:
                 raise InvalidInput(f"there is no engine {engine!r}; there are {', '.join(sorted(self._engines))}")
             if order.is_requested:
                 reconcile(self._tables)
-            buckets = chosen(self._tables, order.bucket)
+            buckets = self._chosen(order)
             metrics.LIFECYCLE_ROUNDS.labels("started").inc()
             report = self._engines[engine].run(order, buckets, kept)
-        if report.status is PassStatus.INTERRUPTED:
+        if report.status is PassStatus.INTERRUPTED or (report.status is PassStatus.FAILED and self._shortage()):
             self._resume(report)
         return report
+
+    def _chosen(self, order: PassOrder) -> list[ListedBucket]:
+        """Those that are stopped by themselves are left out, where something would be done to them."""
+        stops = Stops() if order.dry_run else read_stops(self._tables)
+        buckets = chosen(self._tables, order.bucket)
+        left = [bucket for bucket in buckets if not stops.why_stopped(bucket.uid)]
+        if order.bucket and not left:
+            raise Refused(f"lifecycle is stopped in bucket {order.bucket}")
+        return left
+
+    def _lacks_space(self) -> bool:
+        shortage = self._shortage()
+        if bool(shortage) != bool(self._waits_for):
+            logger.warning(
+                "lifecycle: %s", f"passes wait: {shortage}" if shortage else "there is space for passes again"
+            )
+        self._waits_for = shortage
+        return bool(shortage)
 
     def _serve(self, request: PassRequest, now: float) -> PassReport | None:
         """The pass that was asked for; None while it must wait."""
@@ -124,7 +165,7 @@ class Conductor:
         except Conflict as error:
             logger.debug("lifecycle: the pass %s waits: %s", request.id, error)
             return None
-        except (NotFound, InvalidInput) as error:
+        except (NotFound, InvalidInput, Refused) as error:
             begun = PassReport(
                 order.id, engine, order.trigger, order.now_ns, 0, only_bucket=order.bucket, dry_run=order.dry_run
             )

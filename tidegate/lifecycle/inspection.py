@@ -13,14 +13,13 @@ from tidegate.core.errors import NotFound, Unavailable
 from tidegate.core.lifecycle.explain import Explanation, Verdict, explain
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_json import parse_either
-from tidegate.core.lifecycle.subjects import Upload, Version
+from tidegate.core.lifecycle.subjects import Version
 from tidegate.core.lifecycle.tasks import AuditRecord
-from tidegate.core.listings import latest_moment_ns
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import BucketList, active_rules, existing
 from tidegate.lifecycle.day import day_seconds, interval_seconds
-from tidegate.lifecycle.judging import Judge, version_of
+from tidegate.lifecycle.judging import Judge, upload_of, version_of
 from tidegate.lifecycle.moments import moment_of
 from tidegate.lifecycle.simulation import Progress, Simulation, SimulationView, passes_at
 from tidegate.lifecycle.stores import Stores
@@ -28,7 +27,7 @@ from tidegate.lifecycle.terms import terms_of
 from tidegate.lifecycle.topics import create_topics
 from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
-from tidegate.walking import versions_of
+from tidegate.walking import uploads_of, versions_of
 
 
 class LifecycledBucketView(BaseModel):
@@ -136,13 +135,9 @@ class Inspector:
         stored = self.tables.get(LIFECYCLE + bucket.uid)
         rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
         judge = self._judge(bucket, rules, self.open_stores())
-        store, terms, now_ns = judge.store, judge.terms, judge.now_ns
+        terms, now_ns = judge.terms, judge.now_ns
         versions = self._versions(judge, key)
-        uploads = [
-            Upload(upload.upload_id, latest_moment_ns(upload.started))
-            for upload in store.list_uploads(bucket_name, prefix=key).uploads
-            if upload.key == key
-        ]
+        uploads = [upload_of(entry) for entry in uploads_of(judge.store, bucket_name, key)]
         explained = explain(key, versions, uploads, rules, terms, now_ns=now_ns)
         if version_id:
             explained = [item for item in explained if version_id in (item.version_id, item.version_id or "null")]
@@ -174,14 +169,12 @@ class Inspector:
         rules = parse_either(
             document, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
         )
-        stores = self.open_stores()
-        judge = self._judge(bucket, rules, stores)
+        judge = self._judge(bucket, rules, self.open_stores())
         interval = interval_seconds(self.tables, settings)
         simulation = Simulation(
             judge,
             days=days,
             pass_at=passes_at(judge.now_ns, interval_seconds=interval, cron=settings.cron),
-            keeps_null_markers=stores.keeps_null_markers(bucket.pool),
         )
         return simulation.run(progress)
 
@@ -194,7 +187,8 @@ class Inspector:
     def _judge(self, bucket: Bucket, rules: RuleSet, stores: Stores) -> Judge:
         store = stores.of_pool(bucket.pool)
         day = day_seconds(self.tables, self.settings, bucket.pool)
-        terms = terms_of(self.settings, store.versioning(bucket.name), day)
+        keeps_null_markers = stores.keeps_null_markers(bucket.pool)
+        terms = terms_of(self.settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers)
         return Judge(store, bucket.name, rules, terms, store.locks_objects(bucket.name), time.time_ns())
 
     def _versions(self, judge: Judge, key: str) -> list[Version]:

@@ -50,8 +50,7 @@ class Judge:
         return case, plan
 
     def judge_uploads(self, key: str, uploads: Sequence[ListedUpload]) -> list[Planned]:
-        open_uploads = [Upload(upload.upload_id, latest_moment_ns(upload.started)) for upload in uploads]
-        return decide(key, [], open_uploads, self.rules, self.terms, now_ns=self.now_ns)
+        return decide(key, [], [upload_of(upload) for upload in uploads], self.rules, self.terms, now_ns=self.now_ns)
 
     def _case(self, key: str, listed: Sequence[ListedVersion]) -> Case:
         versions = [version_of(entry, self.terms.versioning) for entry in listed]
@@ -120,6 +119,10 @@ def version_of(entry: ListedVersion, versioning: Versioning) -> Version:
         is_marker=entry.is_marker,
         etag=entry.etag,
     )
+
+
+def upload_of(entry: ListedUpload) -> Upload:
+    return Upload(entry.upload_id, latest_moment_ns(entry.started))
 
 
 def is_to_be_done(planned: Planned) -> bool:

@@ -13,7 +13,6 @@ from tidegate.core.lifecycle.decide import Planned
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, BucketTask, ObjectTask, Outcome
 from tidegate.core.listings import ListedVersion, latest_moment_ns
-from tidegate.lifecycle.acting import is_null_marker
 from tidegate.lifecycle.judging import Case, Judge, is_locked, is_to_be_done
 from tidegate.ports import Record, Topics
 from tidegate.walking import walk
@@ -27,18 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class Listing:
-    """`published` are digests of what an earlier attempt at the task has published; `keeps_null_markers` says that
-    the store cannot remove them."""
+    """`published` are digests of what an earlier attempt at the task has published."""
 
     def __init__(
-        self,
-        topics: Topics,
-        judge: Judge,
-        task: BucketTask,
-        *,
-        limit: int,
-        published: frozenset[bytes],
-        keeps_null_markers: bool,
+        self, topics: Topics, judge: Judge, task: BucketTask, *, limit: int, published: frozenset[bytes]
     ) -> None:
         self._topics = topics
         self._judge = judge
@@ -47,7 +38,6 @@ class Listing:
         self._task = task
         self._limit = limit
         self._published = published
-        self._keeps_null_markers = keeps_null_markers
 
     def run(self) -> None:
         if self._task.marker in ("", VERSIONS):
@@ -112,9 +102,7 @@ class Listing:
                 self._count_locked(planned)
             if is_to_be_done(planned):
                 number = by_id[planned.version_id]
-                task = self._object_task(planned, case.versions[number].created_ns, case.listed[number])
-                if not (self._keeps_null_markers and is_null_marker(task)):
-                    yield task
+                yield self._object_task(planned, case.versions[number].created_ns, case.listed[number])
 
     def _object_task(self, planned: Planned, created_ns: int, listed: ListedVersion | None = None) -> ObjectTask:
         task = self._task

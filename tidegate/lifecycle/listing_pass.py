@@ -15,6 +15,7 @@ from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import ListedBucket
 from tidegate.lifecycle.pass_lock import KeptLock
 from tidegate.lifecycle.passes import BucketReport, PassOrder, PassReport, PassReports, PassStatus
+from tidegate.lifecycle.stop_switch import read_stops
 from tidegate.lifecycle.topics import trim_finished
 from tidegate.ports import Record, Tables, Topics
 
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 class ListingEngine:
     def __init__(self, tables: Tables, topics: Topics) -> None:
+        self._tables = tables
         self._topics = topics
         self._reports = PassReports(tables)
         self._trail = AuditTrail(topics)
@@ -58,7 +60,10 @@ class ListingEngine:
                 counts[record.outcome.value] += 1
         details = [BucketReport(*bucket, walked=True, outcomes=dict(counts)) for bucket, counts in outcomes.items()]
         status = PassStatus.BLOCKED if any(detail.is_blocked for detail in details) else PassStatus.OK
-        ended = report.ended(int(now * 1e9), status, details)
+        problem = ""
+        if read_stops(self._tables).everything:
+            status, problem = PassStatus.INTERRUPTED, "lifecycle was stopped"
+        ended = report.ended(int(now * 1e9), status, details, problem)
         self._reports.end(report, ended)
         if ended.outcomes:
             told = " ".join(f"{outcome}={count}" for outcome, count in sorted(ended.outcomes.items()))

@@ -17,15 +17,20 @@ from typing import NamedTuple
 from tidegate import metrics
 from tidegate.core.errors import NotFound, Unavailable
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC, AuditRecord, ObjectTask, Outcome
+from tidegate.core.records import Bucket
 from tidegate.lifecycle.acting import Actor, Assignment, Result, batches
 from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import existing
+from tidegate.lifecycle.day import day_seconds
 from tidegate.lifecycle.rate import RateLimit, Workers
+from tidegate.lifecycle.rechecking import BucketRecheck, Lookers
+from tidegate.lifecycle.stop_switch import StopReader
 from tidegate.lifecycle.stores import Stores
 from tidegate.lifecycle.task_consumer import TaskConsumer
 from tidegate.lifecycle.topics import OBJECT_GROUP
 from tidegate.lifecycle.undertakings import Undertakings
-from tidegate.ports import Consumer, Message, Tables, Topics
+from tidegate.ports import Consumer, Message, Store, Tables, Topics
+from tidegate.settings import LifecycleSettings
 
 _SICK_SECONDS = 10.0
 _BATCH = 4000
@@ -35,6 +40,8 @@ _LEAST_PER_REQUEST = 100
 _PORTION_SECONDS = 1.5
 _PORTION_OF_LEASE = 0.25
 _FIRST_BATCH = 500
+# Requests for tags or versions at the same time, for each that deletes.
+_LOOKERS = 4
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +64,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         tables: Tables,
         topics: Topics,
         stores: Stores,
+        settings: LifecycleSettings,
         *,
         limit: RateLimit,
         executor: Executor,
@@ -67,6 +75,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         super().__init__(topics, OBJECT_TASKS_TOPIC, OBJECT_GROUP, read=ObjectTask.from_bytes, stop=stop)
         self._tables = tables
         self._stores = stores
+        self._settings = settings
         self._limit = limit
         self._threads = threads
         self._lease_seconds = lease_seconds
@@ -74,6 +83,8 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
         self._workers = Workers(tables)
         self._undertakings = Undertakings(tables, topics, consumed=OBJECT_TASKS_TOPIC, appended=[AUDIT_TOPIC])
         self._executor = executor
+        self._lookers = Lookers(_LOOKERS)
+        self._stops = StopReader(tables)
         self._renewed_at = 0.0
         self._bearable = _FIRST_BATCH
         self._sick_until: dict[str, float] = {}
@@ -87,6 +98,7 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
 
     def close(self) -> None:
         self._workers.leave()
+        self._lookers.close()
         super().close()
 
     def _process(self, consumer: Consumer, tasks: Sequence[tuple[Message, ObjectTask]]) -> None:
@@ -112,8 +124,8 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
 
     def _finish(self, consumer: Consumer, items: list[_Item]) -> list[Message]:
         """Carries the tasks out; those returned can be acknowledged."""
-        done: list[tuple[_Item, Result]] = []
-        for item, result in self._carried_out(items):
+        done, live = self._sorted_out(items)
+        for item, result in self._carried_out(live):
             if result.outcome is Outcome.RETRY_LATER and self._may_wait(item.message):
                 self._postpone(consumer, item.message)
                 _count([(item, result)])
@@ -121,6 +133,20 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
                 done.append((item, result))
         self._record(done)
         return [item.message for item, _ in done]
+
+    def _sorted_out(self, items: list[_Item]) -> tuple[list[tuple[_Item, Result]], list[_Item]]:
+        """Those that are dropped because lifecycle is or was stopped, and the others."""
+        stops = self._stops.current()
+        dropped: list[tuple[_Item, Result]] = []
+        live: list[_Item] = []
+        for item in items:
+            message = item.message
+            why = stops.why_void(item.task.bucket_uid, message.topic, message.partition, message.offset)
+            if why:
+                dropped.append((item, Result(Outcome.STOPPED, why)))
+            else:
+                live.append(item)
+        return dropped, live
 
     def _record(self, done: list[tuple[_Item, Result]]) -> None:
         if not done:
@@ -184,11 +210,24 @@ class ObjectProcessor(TaskConsumer[ObjectTask]):
             now_ns=time.time_ns(),
             pause=lambda seconds: not self._stop.wait(seconds),
             keeps_null_markers=keeps_null_markers,
+            recheck=self._recheck(bucket, store),
         )
         results = actor.act(batch)
         if any(result.outcome is Outcome.RETRY_LATER for result in results):
             self._sick_until[bucket.pool] = time.monotonic() + _SICK_SECONDS
         return results
+
+    def _recheck(self, bucket: Bucket, store: Store) -> BucketRecheck:
+        return BucketRecheck(
+            self._tables,
+            store,
+            bucket.name,
+            bucket.uid,
+            day_seconds=day_seconds(self._tables, self._settings, bucket.pool),
+            now_ns=time.time_ns,
+            why_stopped=lambda: self._stops.current().why_stopped(bucket.uid),
+            lookers=self._lookers,
+        )
 
 
 def _bearable(tasks: int, seconds: float) -> int:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from tidegate.core.errors import Conflict, NotFound, Unavailable
 from tidegate.core.records import Bucket
+from tidegate.lifecycle.control import SWITCHED_OFF, why_refused
 from tidegate.lifecycle.moments import moment_of
 from tidegate.lifecycle.pass_lock import LOCK
 from tidegate.lifecycle.passes import (
@@ -102,6 +103,7 @@ class CurrentPassView(BaseModel):
     """The pass that runs, if one does, and those that wait for it."""
 
     running: PassProgressView | None
+    refused: str = Field(description="Why no pass begins that would do something; empty: one may.")
     waiting: list[PassRequestView]
     last: PassView | None = Field(description="The newest pass that has ended.")
 
@@ -117,7 +119,10 @@ class PassInspector:
     def submit(self, bucket: str = "", *, dry_run: bool = False, engine: EngineName = "") -> PassRequestView:
         """Asks for a pass; it begins when no other runs."""
         if not self.settings.enabled:
-            raise Unavailable("lifecycle is switched off: no pass runs while lifecycle.enabled is false")
+            raise Unavailable(SWITCHED_OFF)
+        refused = "" if dry_run else why_refused(self.tables, self.settings, time.time_ns(), bucket)
+        if refused:
+            raise Conflict(refused)
         if bucket and self.tables.get(Bucket.PREFIX + bucket) is None:
             raise NotFound(f"there is no bucket {bucket}")
         if len(self.tables.scan(REQUESTS, limit=_MOST_WAITING)) == _MOST_WAITING:
@@ -144,6 +149,7 @@ class PassInspector:
         last = next((report for report in newest_first if report.ended_ns is not None), None)
         return CurrentPassView(
             running=running,
+            refused=why_refused(self.tables, self.settings, time.time_ns()),
             waiting=[PassRequestView(**asdict(request)) for request in requests],
             last=view_pass(last) if last is not None else None,
         )

@@ -79,7 +79,7 @@ class BucketReport(_Json):
     @property
     def is_blocked(self) -> bool:
         """Whether something is due and could not be done."""
-        return bool(self.problem or self.outcomes.get("BLOCKED") or self.outcomes.get("RETRY_LATER"))
+        return bool(self.problem) or any(self.outcomes.get(name) for name in ("BLOCKED", "RETRY_LATER", "STOPPED"))
 
     @property
     def is_eventful(self) -> bool:
@@ -200,9 +200,11 @@ class PassRequests:
         self._tables.put(REQUESTS + request.id, request.to_json())
         return request.id
 
-    def oldest(self) -> PassRequest | None:
-        for _, text in self._tables.scan(REQUESTS, limit=1):
-            return PassRequest.from_json(text)
+    def oldest(self, *, only_dry_runs: bool = False) -> PassRequest | None:
+        for _, text in every(self._tables, REQUESTS):
+            request = PassRequest.from_json(text)
+            if request.dry_run or not only_dry_runs:
+                return request
         return None
 
     def done(self, pass_id: str) -> None:

@@ -31,6 +31,12 @@ class Workers:
         self._tables.delete(_WORKERS + self.name)
 
 
+def other_machines_work(tables: Tables, machine: str) -> bool:
+    """Whether processes that act are registered on machines other than this one."""
+    names = [key.removeprefix(_WORKERS) for key, _ in every(tables, _WORKERS)]
+    return any(name.rpartition(":")[0] != machine for name in names)
+
+
 class RateLimit:
     """A token bucket. `per_second` 0 sets no limit. May be shared by threads."""
 

@@ -1,24 +1,27 @@
-"""How long topics keep what is only looked back on: the audit trail, and records of the metadata log that are landed.
+"""How long topics keep their records: the metadata log, the audit trail, tasks and dead letters.
 
-Whatever is in doubt is kept: records that no pass has taken into the log table, and those that the queue populator
-may not have read.
+A record of the metadata log goes when it is old enough and everybody who reads the log has it. Readers that do not come
+forward cannot keep it for ever: beyond a limit it goes all the same, which is logged as an error. The queue populator
+then starts from the tables, and the landing finds that the topic begins later, and moves the log's horizon.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Event as Flag
 
-from tidegate.core.lifecycle.due import SECOND_NS, day_length_ns
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC
-from tidegate.lifecycle.topics import POPULATOR_GROUP
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.lifecycle import bucket_list
+from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
 from tidegate.pipeline import manifest
-from tidegate.ports import Topics
+from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings
 
-_ROUND_SECONDS = 600.0
+_DAY_SECONDS = 86_400.0
+_DEAD_LETTERS = ".dead-letters"
+_LONGEST_ROUND_SECONDS = 600.0
+_SHORTEST_ROUND_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -26,52 +29,99 @@ logger = logging.getLogger(__name__)
 class Retention:
     """`data` is the data directory, where the log table lies."""
 
-    def __init__(self, topics: Topics, settings: Settings, data: Path) -> None:
+    def __init__(self, tables: Tables, topics: Topics, settings: Settings, data: Path) -> None:
+        self._tables = tables
         self._topics = topics
+        self._settings = settings
         self._log_topic = settings.metalog.topic
         self._manifest_file = data / manifest.DIRECTORY / manifest.FILE
-        day_seconds = day_length_ns(settings.lifecycle.day_seconds) / SECOND_NS
-        self._audit_seconds = settings.lifecycle.audit_retention_days * day_seconds
-        self._log_seconds = settings.lifecycle.metalog_retention_days * day_seconds
+        # Real days, also in trials with short ones: a pass that runs counts what it did by its audit records.
+        self._audit_seconds = settings.lifecycle.audit_retention_days * _DAY_SECONDS
+        self._log_seconds = settings.metalog.keep_days * _DAY_SECONDS
+        self._log_limit_seconds = settings.metalog.limit_days * _DAY_SECONDS
+        self._task_seconds = settings.topics.task_days * _DAY_SECONDS
+        self._letter_seconds = settings.topics.dead_letter_days * _DAY_SECONDS
 
-    def run_forever(self, stop: Flag) -> None:
-        while True:
-            self.run_once(time.time())
-            if stop.wait(_ROUND_SECONDS):
-                return
+    @property
+    def round_seconds(self) -> float:
+        """Often enough that nothing stays for much longer than it should."""
+        times = (self._audit_seconds, self._log_seconds, self._task_seconds, self._letter_seconds)
+        shortest = min((seconds for seconds in times if seconds), default=_DAY_SECONDS)
+        return min(max(shortest / 10, _SHORTEST_ROUND_SECONDS), _LONGEST_ROUND_SECONDS)
 
     def run_once(self, now: float) -> None:
-        if self._audit_seconds:
-            self._trim_audit_trail(now - self._audit_seconds)
-        if self._log_seconds:
-            self._trim_log(now - self._log_seconds)
+        names = set(self._topics.names())
+        if self._log_topic in names:
+            self._trim_log(now)
+        if AUDIT_TOPIC in names and self._audit_seconds:
+            self._trim_by_age(AUDIT_TOPIC, now - self._audit_seconds)
+        for name in sorted(names):
+            if name.endswith(_DEAD_LETTERS):
+                self._trim_by_age(name, now - self._letter_seconds)
+        if {BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC} <= names and not trim_finished(self._topics):
+            for name in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC):
+                if self._trim_by_age(name, now - self._task_seconds):
+                    logger.error(
+                        "tasks of %s that nobody finished in %g days are dropped; the next pass plans them again",
+                        name, self._settings.topics.task_days,
+                    )  # fmt: skip
 
-    def _trim_audit_trail(self, before: float) -> None:
-        for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC)):
-            self._trim(
-                AUDIT_TOPIC, partition, first, self._first_since(AUDIT_TOPIC, partition, first, following, before)
-            )
+    # --- the metadata log ------------------------------------------------------------------------
 
-    def _trim_log(self, before: float) -> None:
-        landed = manifest.load(self._manifest_file).next_offsets
-        bounds = self._topics.bounds(self._log_topic)[: len(landed)]
-        ends = [
-            self._first_since(self._log_topic, partition, first, min(following, landed[partition]), before)
-            for partition, (first, following) in enumerate(bounds)
-        ]
-        left = sum(following - end for (_, following), end in zip(bounds, ends, strict=True))
-        if self._topics.lag(self._log_topic, POPULATOR_GROUP) > left:
-            logger.warning("old records of the metadata log are kept: the queue populator has not read them yet")
-            return
-        for partition, ((first, _), end) in enumerate(zip(bounds, ends, strict=True)):
+    def _trim_log(self, now: float) -> None:
+        bounds = self._topics.bounds(self._log_topic)
+        firsts = [first for first, _ in bounds]
+        old = self._ends(self._log_topic, bounds, now - self._log_seconds)
+        too_old = self._ends(self._log_topic, bounds, now - self._log_limit_seconds)
+        read = [max(pair) for pair in zip(firsts, self._read_by_all(bounds, old), strict=True)]
+        ends = [max(pair) for pair in zip(read, too_old, strict=True)]
+        unread = sum(end - reached for end, reached in zip(ends, read, strict=True))
+        if unread:
+            logger.error(
+                "%d records of the metadata log are older than metalog.limit_days (%g) and are forgotten, though not "
+                "everybody has read them: is the queue populator at work, and do passes come to their end? Buckets are "
+                "walked in place of what these records told",
+                unread, self._settings.metalog.limit_days,
+            )  # fmt: skip
+        for partition, (first, end) in enumerate(zip(firsts, ends, strict=True)):
             self._trim(self._log_topic, partition, first, end)
 
-    def _first_since(self, topic: str, partition: int, first: int, following: int, moment: float) -> int:
-        """The first offset, up to `following`, of a record that was appended at the moment or later.
+    def _read_by_all(self, bounds: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
+        """How far up to these ends everybody has read the log. Nobody reads it where lifecycle is off, and no pass
+        lands it where no bucket has rules or where passes list the buckets."""
+        lifecycle = self._settings.lifecycle
+        if not lifecycle.enabled:
+            return list(ends)
+        left = sum(following - end for (_, following), end in zip(bounds, ends, strict=True))
+        if self._topics.lag(self._log_topic, POPULATOR_GROUP) > left:
+            return [first for first, _ in bounds]
+        landed = manifest.load(self._manifest_file).next_offsets
+        is_landed = lifecycle.engine == "spark" and bool(self._tables.scan(bucket_list.PREFIX, limit=1))
+        if not is_landed:
+            return list(ends)
+        reached = [*landed, *[0] * (len(ends) - len(landed))]
+        return [min(pair) for pair in zip(ends, reached, strict=False)]
 
-        Records come in the order of their times, but for what clocks differ: a search in halves finds the place.
-        """
-        low, high = first, max(first, following)
+    # --- any topic -------------------------------------------------------------------------------
+
+    def _trim_by_age(self, topic: str, before: float) -> bool:
+        """Whether anything was old enough."""
+        bounds = self._topics.bounds(topic)
+        ends = self._ends(topic, bounds, before)
+        for partition, ((first, _), end) in enumerate(zip(bounds, ends, strict=True)):
+            self._trim(topic, partition, first, end)
+        return any(end > first for (first, _), end in zip(bounds, ends, strict=True))
+
+    def _ends(self, topic: str, bounds: Sequence[tuple[int, int]], before: float) -> list[int]:
+        """Per partition the first offset of a record that was appended at the moment or later."""
+        return [
+            self._first_since(topic, partition, first, following, before)
+            for partition, (first, following) in enumerate(bounds)
+        ]
+
+    def _first_since(self, topic: str, partition: int, first: int, following: int, moment: float) -> int:
+        """Records come in the order of their times, but for what clocks differ: a search in halves finds the place."""
+        low, high = first, following
         while low < high:
             middle = (low + high) // 2
             found = self._topics.read(topic, partition, middle, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 
@@ -15,7 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class Role(Thread):
-    """Goes on when a server that it needs has been away for a while; any other fault ends the process, loudly."""
+    """Goes on when a server that it needs, or space on a disk, has been away for a while; any other fault ends the
+    process, loudly."""
 
     def __init__(self, name: str, work: Callable[[], None], close: Callable[[], None], stop: Flag) -> None:
         super().__init__(name=name)
@@ -29,10 +31,11 @@ class Role(Thread):
             while not self._stop_flag.is_set():
                 try:
                     self._work()
-                except Unavailable as error:
+                except (Unavailable, OSError) as error:
                     logger.warning("the %s waits: %s", self.name, error)
                     self._stop_flag.wait(_PAUSE_SECONDS)
-            self._close()
+            with suppress(Unavailable):  # what it leaves behind expires by itself
+                self._close()
         except BaseException:
             logger.exception("the %s failed", self.name)
             self.failed = True

@@ -16,7 +16,6 @@ from tidegate.lifecycle.object_processor import ObjectProcessor
 from tidegate.lifecycle.populator import QueuePopulator
 from tidegate.lifecycle.process import Ground
 from tidegate.lifecycle.rate import RateLimit
-from tidegate.lifecycle.retention import Retention
 from tidegate.lifecycle.roles import Role
 
 _END_SECONDS = 30.0
@@ -53,6 +52,7 @@ def _roles(ground: Ground, executor: ThreadPoolExecutor) -> list[Role]:
             tables,
             topics,
             ground.stores,
+            settings.lifecycle,
             limit=limit,
             executor=executor,
             threads=settings.lifecycle.workers,
@@ -61,12 +61,10 @@ def _roles(ground: Ground, executor: ThreadPoolExecutor) -> list[Role]:
         )
         for _ in range(_OBJECT_PROCESSORS)
     ]
-    retention = Retention(topics, settings, ground.data)
     return [
         Role("queue populator", partial(populator.run_forever, stop), populator.close, stop),
         Role("bucket processor", lister.run_forever, lister.close, stop),
         *(Role("object processor", deleter.run_forever, deleter.close, stop) for deleter in deleters),
-        Role("retention", partial(retention.run_forever, stop), lambda: None, stop),
     ]
 
 

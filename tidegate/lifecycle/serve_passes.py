@@ -10,11 +10,14 @@ import logging
 import os
 from functools import partial
 
+from tidegate.assembly import embedded_files
 from tidegate.lifecycle import process
 from tidegate.lifecycle.conductor import Conductor
 from tidegate.lifecycle.process import Ground
 from tidegate.lifecycle.roles import Role
 from tidegate.lifecycle.spark_engine import NAME, SparkEngine
+from tidegate.pipeline.manifest import DIRECTORY
+from tidegate.space import shortage
 
 # A gateway that ends has as long, at least; then everything is killed.
 _END_SECONDS = 1.5
@@ -31,7 +34,14 @@ def _serve(ground: Ground) -> int:
     engine = SparkEngine(
         ground.tables, ground.topics, ground.stores, ground.settings, ground.data, ground.s3, stop=ground.stop
     )
-    conductor = Conductor(ground.tables, ground.topics, ground.settings.lifecycle, {NAME: engine})
+    places = [ground.data, ground.data / DIRECTORY, *embedded_files(ground.settings, ground.data)]
+    conductor = Conductor(
+        ground.tables,
+        ground.topics,
+        ground.settings.lifecycle,
+        {NAME: engine},
+        shortage=partial(shortage, places, ground.settings.storage.reserve_mb << 20),
+    )
     role = Role("conductor", partial(conductor.run_forever, ground.stop), lambda: None, ground.stop)
     role.start()
     ground.stop.wait()

@@ -59,7 +59,7 @@ class _Tally:
 
     def add(self, ended: Ended) -> None:
         self._outcomes[ended.outcome.value] += 1
-        if not ended.outcome.is_settled:
+        if not ended.is_settled:
             where = shard(ended.bucket, ended.key)
             self._unsettled[where] = min(self._unsettled.get(where, ended.became_due_ns), ended.became_due_ns)
         elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:

@@ -5,7 +5,7 @@ Only counters are kept, so that a bucket of any size can be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,11 +19,11 @@ from tidegate.core.lifecycle.foresee import Foreseen, Foresight, Outlook, PassAt
 from tidegate.core.lifecycle.matching import matches
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.subjects import Upload, Version
-from tidegate.core.listings import ListedUpload, ListedVersion, latest_moment_ns
-from tidegate.lifecycle.judging import Judge, version_of, without_tags
+from tidegate.core.listings import ListedVersion
+from tidegate.lifecycle.judging import Judge, upload_of, version_of, without_tags
 from tidegate.lifecycle.listing import UNSHOWABLE, common_prefix
 from tidegate.lifecycle.moments import moment_of
-from tidegate.walking import LARGEST_PAGE, walk
+from tidegate.walking import LARGEST_PAGE, upload_pages, walk
 
 _THREADS = 8
 _DESTROYS = frozenset({Effect.DELETE, Effect.EXPIRE})
@@ -168,7 +168,7 @@ def _add(amount: Amount, items: Iterable[Version | Upload]) -> None:
 class Simulation:
     """Of the rules, terms and moment of a judge."""
 
-    def __init__(self, judge: Judge, *, days: int, pass_at: PassAt, keeps_null_markers: bool) -> None:
+    def __init__(self, judge: Judge, *, days: int, pass_at: PassAt) -> None:
         self._judge = judge
         self._day_ns = day_length_ns(judge.terms.day_seconds)
         # Real days are those of the calendar; shorter ones are counted from the beginning.
@@ -182,7 +182,6 @@ class Simulation:
             now_ns=judge.now_ns,
             until_ns=self._until_ns,
             pass_at=pass_at,
-            keeps_null_markers=keeps_null_markers,
         )
         self._tally = _Tally(judge.now_ns, self._day_of)
 
@@ -235,21 +234,10 @@ class Simulation:
         return not version.is_marker and any(matches(found, key, version) for found in self._tag_filters)
 
     def _look_at_uploads(self) -> None:
-        for upload in self._open_uploads():
-            found = Upload(upload.upload_id, latest_moment_ns(upload.started))
-            self._tally.add([found], self._foresight.outlook(upload.key, [], [found]))
-
-    def _open_uploads(self) -> Iterator[ListedUpload]:
-        judge, markers = self._judge, ("", "")
-        while True:
-            page = judge.store.list_uploads(
-                judge.bucket, prefix=self._prefix, key_marker=markers[0], upload_id_marker=markers[1]
-            )
-            yield from page.uploads
-            following = (page.next_key, page.next_upload_id)
-            if not page.is_truncated or not page.uploads or following == markers:
-                return
-            markers = following
+        for page in upload_pages(self._judge.store, self._judge.bucket, prefix=self._prefix):
+            for upload in page:
+                found = upload_of(upload)
+                self._tally.add([found], self._foresight.outlook(upload.key, [], [found]))
 
     def _day_of(self, moment_ns: int) -> int:
         return (moment_ns - self._first_day_ns) // self._day_ns

@@ -64,10 +64,12 @@ def take_snapshot(
             continue
         try:
             state = _state(tables, stores, bucket, now_ns)
+            keeps_null_markers = stores.keeps_null_markers(bucket.pool)
         except TidegateError as error:
             snapshot.problems[entry] = f"its versioning is not known: {error}"
             continue
-        terms = terms_of(settings, Versioning(state.versioning), day_seconds(tables, settings, bucket.pool))
+        day = day_seconds(tables, settings, bucket.pool)
+        terms = terms_of(settings, Versioning(state.versioning), day, keeps_null_markers=keeps_null_markers)
         snapshot.buckets.append(
             BucketSnapshot(entry.owner, bucket, rules, terms, state.complete_since_ns, cursors.load(entry.uid))
         )

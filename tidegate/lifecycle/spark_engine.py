@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -21,6 +21,7 @@ from tidegate.lifecycle.pass_lock import KeptLock
 from tidegate.lifecycle.pass_telling import tell
 from tidegate.lifecycle.pass_watch import CutShort, PassWatch
 from tidegate.lifecycle.passes import PassOrder, PassProgress, PassReport, PassReports, PassStatus
+from tidegate.lifecycle.stop_switch import StopReader
 from tidegate.lifecycle.stores import Stores
 from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings
@@ -57,6 +58,7 @@ class SparkEngine:
         self._url = url
         self._stop = stop
         self._reports = PassReports(tables)
+        self._stops = StopReader(tables)
         self._warm: WarmSession | None = None
         self._last: PassReport | None = None
 
@@ -109,7 +111,8 @@ class SparkEngine:
             self._warm = WarmSession(self._settings, self._data)
         warm, seconds = self._warm, self._settings.lifecycle.max_runtime_minutes * 60
         around = Surroundings(self._tables, self._topics, self._stores, self._settings, self._data, self._url)
-        with PassWatch(stop=self._stop, lock=lock, seconds=seconds, cancel=warm.cancel) as watch:
+        is_stopped = self._stopped_since(order)
+        with PassWatch(stop=self._stop, lock=lock, seconds=seconds, cancel=warm.cancel, is_stopped=is_stopped) as watch:
             try:
                 with spark_errors():
                     return SparkPass(around, warm.get(), order, report, watch).run(buckets)
@@ -118,6 +121,16 @@ class SparkEngine:
                 raise
             finally:
                 warm.touch()
+
+    def _stopped_since(self, order: PassOrder) -> Callable[[], bool]:
+        """A dry run does nothing that could be stopped."""
+        begun = self._stops.current().number
+
+        def is_stopped() -> bool:
+            stops = self._stops.current()
+            return not order.dry_run and (stops.everything or stops.number != begun)
+
+        return is_stopped
 
     def _close(self, ended: PassReport) -> None:
         """Of passes in a row that say the same only the last one is kept: rounds may come every few seconds."""

@@ -6,13 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from tidegate.core.errors import Conflict
 from tidegate.core.storable import keeps_null_markers
 from tidegate.pools.registry import Registry
 from tidegate.ports import Store
-
-# A key that was just made must reach a backend that runs already.
-_APPLY_SECONDS = 20.0
 
 OpenStore = Callable[[str, str], Store]
 Credentials = tuple[str, str]
@@ -46,12 +42,11 @@ class Stores:
         identity = self._identity(pool)
         with self._lock:
             making = self._making.setdefault(identity, threading.Lock())
-        # One thread at a time: a key that another is just making is found before the backend is told to learn it.
+        # One thread at a time: of several, one makes the key.
         with making:
             known = self._credentials.get(identity)
             if known is None:
                 known = self._registry.service_key(pool, now=time.time())
-                self._wait_applied(pool)
                 self._credentials[identity] = known
             return known
 
@@ -61,13 +56,6 @@ class Stores:
 
     def keeps_null_markers(self, pool: str) -> bool:
         return keeps_null_markers(self._registry.pool(pool).backend)
-
-    def _wait_applied(self, pool: str) -> None:
-        try:
-            self._registry.wait_applied(pool, _APPLY_SECONDS)
-        except Conflict:
-            # The backend is slow; requests will be refused until it has the key, and are tried again.
-            return
 
     def close(self) -> None:
         with self._lock:

@@ -7,7 +7,9 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.settings import LifecycleSettings
 
 
-def terms_of(settings: LifecycleSettings, versioning: Versioning, day_seconds: float) -> Terms:
+def terms_of(
+    settings: LifecycleSettings, versioning: Versioning, day_seconds: float, *, keeps_null_markers: bool
+) -> Terms:
     """`day_seconds` comes from `day`: it may differ between buckets."""
     return Terms(
         versioning=versioning,
@@ -15,4 +17,5 @@ def terms_of(settings: LifecycleSettings, versioning: Versioning, day_seconds: f
         minimum_transition_bytes=settings.minimum_transition_bytes,
         classes=settings.storage_classes,
         transitions_act=False,  # nothing carries them out yet
+        keeps_null_markers=keeps_null_markers,
     )

@@ -40,6 +40,7 @@ _ACTION = pa.struct(
         ("never_from", pa.list_(pa.string())),
         ("smallest", pa.int64()),
         ("transitions_act", pa.bool_()),
+        ("keeps_null_markers", pa.bool_()),
         ("position", pa.int32()),
         ("shards", pa.int32()),
         ("now_ns", pa.int64()),
@@ -134,5 +135,6 @@ def _action(bucket: RuledBucket, pair: RuleAction, coldness: int) -> dict[str, A
         "never_from": [name for name in terms.classes if terms.coldness(name) >= coldness],
         "smallest": smallest_to_move(pair, bucket.rule_set.minimum, terms) if action.kind.is_transition else 0,
         "transitions_act": terms.transitions_act,
+        "keeps_null_markers": terms.keeps_null_markers,
         "position": pair.position,
     }

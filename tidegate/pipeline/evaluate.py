@@ -32,9 +32,21 @@ _OF_SUBJECT = (
     "etag",
     "size",
 )
-_OF_ACTION = ("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "storage_class", "hold", "acts")
+_OF_ACTION = (
+    "effect",
+    "kind",
+    "rule_id",
+    "action_id",
+    "due_ns",
+    "became_due_ns",
+    "since_ns",
+    "storage_class",
+    "hold",
+    "acts",
+)
 _TYPES = {
     "due_ns": LongType(),
+    "since_ns": LongType(),
     "became_due_ns": LongType(),
     "acts": BooleanType(),
     "newest_due_ns": LongType(),
@@ -60,8 +72,9 @@ def evaluate(subjects: DataFrame, actions: DataFrame) -> DataFrame:
 
 def due(subjects: DataFrame, actions: DataFrame) -> DataFrame:
     """One row for each action that is due for a subject, with its `precedence`."""
-    met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"]).withColumn("due_ns", _due_ns())
-    matched = met.where(_in_time() & _matches() & _may_move())
+    met = subjects.join(F.broadcast(actions), ["bucket_uid", "place"])
+    met = met.withColumn("since_ns", _since_ns()).withColumn("due_ns", _due_ns())
+    matched = met.where(_in_time() & _matches() & _may_move() & _may_be_removed())
     # Step by step, so that what one step tells is worked out once for all that follow.
     assessed = matched.withColumn("effect", _effect())
     assessed = assessed.withColumn("permanent", _is_permanent())
@@ -111,9 +124,13 @@ def _is(*places: str) -> Column:
     return F.col("place").isin(*places)
 
 
+def _since_ns() -> Column:
+    """Where a count of days begins."""
+    return F.when(_is(*_NONCURRENT), F.col("noncurrent_since_ns")).otherwise(F.col("created_ns"))
+
+
 def _due_ns() -> Column:
-    start_ns = F.when(_is(*_NONCURRENT), F.col("noncurrent_since_ns")).otherwise(F.col("created_ns"))
-    end_ns = start_ns + _a("wait_ns")
+    end_ns = F.col("since_ns") + _a("wait_ns")
     rounding = F.when(_a("rounds_up"), F.pmod(-end_ns, F.lit(NS_PER_DAY))).otherwise(F.lit(0))
     return F.coalesce(_a("date_ns"), end_ns + rounding)
 
@@ -143,6 +160,11 @@ def _matches() -> Column:
 def _may_move() -> Column:
     from_warmer = ~F.array_contains(_a("never_from"), F.col("storage_class"))
     return ~_a("is_transition") | (from_warmer & (F.col("size") >= _a("smallest")))
+
+
+def _may_be_removed() -> Column:
+    """Some stores cannot remove delete markers of the null version."""
+    return ~(_a("keeps_null_markers") & _is(*_MARKERS) & is_null())
 
 
 def _effect() -> Column:

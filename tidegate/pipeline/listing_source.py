@@ -29,9 +29,9 @@ from tidegate.pipeline.key_ranges import Share, divide, read
 from tidegate.pipeline.listed_rows import LISTED_SCHEMA, LISTED_UPLOAD_SCHEMA, Rows
 from tidegate.pipeline.tag_needs import TagNeed, with_tags
 from tidegate.ports import Store
+from tidegate.walking import upload_pages
 
 _NAME = "tidegate-listing"
-_PAGE = 1000
 # More shares of a bucket than there are cores, since shares differ in size.
 _SHARES_PER_CORE = 4
 _MOST_SHARES = 64
@@ -189,15 +189,8 @@ class _UploadReader(_BucketReader):
 
     def batches(self, store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
         bucket = part.bucket
-        key, upload_id, is_truncated = "", "", True
-        while is_truncated:
-            page = store.list_uploads(
-                bucket.name, prefix=bucket.prefix, key_marker=key, upload_id_marker=upload_id, limit=_PAGE
-            )
-            yield bucket.rows().uploads(page.uploads)
-            # A store that says "more" and does not move on would be asked for ever.
-            is_truncated = page.is_truncated and (page.next_key, page.next_upload_id) != (key, upload_id)
-            key, upload_id = page.next_key, page.next_upload_id
+        for uploads in upload_pages(store, bucket.name, prefix=bucket.prefix):
+            yield bucket.rows().uploads(uploads)
 
 
 def _versions(store: Store, part: _Part) -> Iterator[pa.RecordBatch]:

@@ -91,10 +91,11 @@ class LogTable:
         return _of_bucket_days(events, bucket_days).select(*columns)
 
     def retain(self, before_ns: int) -> int:
-        """Drops what lies before, in whole files: with a midnight, in whole days. Gives the time from which on the
-        log is complete; 0 means since the beginning."""
+        """Drops what lies before, in whole files: with a midnight, in whole days. Records that are no events go by when
+        they were landed. Gives the time from which on the log is complete; 0 means since the beginning."""
         with self.changing() as known:
-            left = known.without_events_before(before_ns)
+            rejected = [file.path for file in known.rejected if _modified_ns(self.path / file.path) < before_ns]
+            left = known.without_events_before(before_ns).without_rejected(rejected)
             if left != known:
                 self.commit(left)
             return left.horizon_ns
@@ -268,6 +269,10 @@ def _move(source: Path, target: Path) -> None:
         _sync_directory(target.parent.parent)
     except OSError as error:
         raise Unavailable(f"{target} cannot be written: {error.strerror}") from None
+
+
+def _modified_ns(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.exists() else 0
 
 
 def _sync_directory(path: Path) -> None:

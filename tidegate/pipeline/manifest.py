@@ -106,6 +106,10 @@ class Manifest:
         reached = max((file.last_ns + 1 for file in dropped), default=0)
         return replace(self.exchanged(dropped, ()), horizon_ns=max(self.horizon_ns, reached))
 
+    def without_rejected(self, paths: Iterable[str]) -> Manifest:
+        gone = set(paths)
+        return replace(self, rejected=tuple(file for file in self.rejected if file.path not in gone))
+
     def to_json(self) -> str:
         return json.dumps({"format": _FORMAT, **asdict(self)}, separators=(",", ":")) + "\n"
 

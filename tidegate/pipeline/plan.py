@@ -37,6 +37,7 @@ def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
             F.col("action_id").alias("actionId"),
             F.col("due_ns").alias("dueAtNs"),
             F.col("became_due_ns").alias("becameDueAtNs"),
+            F.col("since_ns").alias("sinceNs"),
             F.col("created_ns").alias("createdAtNs"),
             _if_any("last_modified").alias("lastModified"),
             _if_any("etag").alias("etag"),

@@ -42,7 +42,7 @@ def generation_of(tables: Tables, pool: str) -> int:
 
 
 def next_generation(tables: Tables, pool: str) -> int:
-    """Marks that keys, buckets or policies of the pool changed."""
+    """Marks that the pool has a bucket that its backend may lack."""
     while True:
         current = tables.get(GENERATION + pool)
         following = int(current or 0) + 1

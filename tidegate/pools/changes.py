@@ -11,6 +11,8 @@ import mmap
 import os
 from pathlib import Path
 
+from tidegate.space import reserve
+
 _BYTES = 8
 
 
@@ -19,8 +21,7 @@ class ChangeCounter:
         file = data / "run" / "changes"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.fstat(self._fd).st_size < _BYTES:
-            os.ftruncate(self._fd, _BYTES)
+        reserve(self._fd, _BYTES, file)
         self._map = mmap.mmap(self._fd, _BYTES)
         self._number = memoryview(self._map).cast("Q")  # gateways look at it several times per request
 

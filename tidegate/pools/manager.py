@@ -1,6 +1,6 @@
 """The manager of one pool: a process that starts its backend, watches it and stops it.
 
-`python -m tidegate.pools.manager --data DIR --pool NAME` prints one line of JSON, {"endpoint": "HOST:PORT"} or
+`python -m tidegate.pools.manager --data DIR --pool NAME` prints one line of JSON, {"endpoint": "PATH or HOST:PORT"} or
 {"error": "…", "retry_after": SECONDS}. If it started the backend it stays; otherwise it ends.
 """
 

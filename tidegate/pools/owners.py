@@ -8,6 +8,7 @@ import pwd
 from dataclasses import dataclass
 
 from tidegate.core.errors import InvalidInput
+from tidegate.service_account import Identity, find_service_account
 
 _KEPT_VARIABLES = ("HOME", "LANG", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME")
 
@@ -28,22 +29,36 @@ class Account:
     def is_current(self) -> bool:
         return self.uid == os.geteuid() and self.gid == os.getegid()
 
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.user, self.uid, self.gid, self.groups)
 
-def choose_account(owner: str, group: str) -> Account:
-    """The account of a new pool; without an owner it is the current user's."""
-    if owner and os.geteuid() == 0 and _user(owner).pw_uid == 0:
-        raise InvalidInput("give the pool an owner other than root, or leave the owner out")
-    account = find_account(owner or pwd.getpwuid(os.geteuid()).pw_name, group)
-    if os.geteuid() != 0 and account.uid != os.geteuid():
+
+def choose_account(owner: str, group: str, *, service_account: str, any_owner: bool) -> Account:
+    """The account of a new pool. Without an owner it is the current user's, and the service account in place of root.
+
+    `any_owner`: root's rights are at hand, in this process or by the starter.
+    """
+    account = find_account(owner or default_owner(service_account), group)
+    if not any_owner and account.uid != os.geteuid():
         raise InvalidInput(
             f"only root can run backends as other users: leave the owner out, or run Tidegate as root to use {owner!r}"
         )
     return account
 
 
+def default_owner(service_account: str) -> str:
+    if os.geteuid() == 0:
+        return find_service_account(service_account).user
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def find_account(owner: str, group: str) -> Account:
-    """Raises `InvalidInput` for a user or group that does not exist, or a group without the user."""
+    """Raises `InvalidInput` for a user or group that does not exist, a group without the user, and root: no backend
+    runs as root."""
     user = _user(owner)
+    if user.pw_uid == 0:
+        raise InvalidInput("no backend runs as root: give the pool an owner other than root, or leave the owner out")
     chosen = _group(group) if group else _primary_group(user)
     groups = tuple(os.getgrouplist(user.pw_name, user.pw_gid))
     if chosen.gr_gid not in groups:

@@ -18,15 +18,17 @@ from tidegate.core import names, pool_states
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
-from tidegate.pools import catalogue, stopping
+from tidegate.core.storable import bucket_problem
+from tidegate.pools import catalogue, starter_client, stopping
 from tidegate.pools.backends.known import check_backend
 from tidegate.pools.catalogue import ENDPOINT, GENERATION, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
-from tidegate.pools.directories import check_usable, choose_directory, make_directory
+from tidegate.pools.directories import choose_directory, provide_directory
 from tidegate.pools.owners import Account, choose_account, find_account, group_names
 from tidegate.pools.places import Places
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
+from tidegate.service_account import find_service_account, started_by_root
 from tidegate.settings import Settings
 
 NO_STATE = "NONE"
@@ -81,7 +83,9 @@ class Registry:
         expires_at: float | None = None,
     ) -> Pool:
         names.check_pool_name(name)
-        account = choose_account(owner, group)
+        service_account = self._settings.service.account
+        any_owner = started_by_root() or starter_client.listens(self._data)
+        account = choose_account(owner, group, service_account=service_account, any_owner=any_owner)
         pool = Pool(
             name=name,
             owner=account.user,
@@ -92,7 +96,6 @@ class Registry:
             expires_at=_check_expiry(expires_at, now),
             direct_hostname=names.check_host_label(direct_hostname) if direct_hostname else "",
         )
-        check_usable(pool.directory, account)
         with self._places.held():
             self._add_pool(pool, account, now)
         self._changes.bump()
@@ -103,7 +106,7 @@ class Registry:
             raise AlreadyExists(f"there is a pool {pool.name} already")
         try:
             self._places.claim(pool)
-            make_directory(pool.directory, account)
+            self._make_directory(pool, account)
             self._note_owner(account, now)
             if not self.tables.put_if_absent(Pool.PREFIX + pool.name, pool.to_json()):
                 raise AlreadyExists(f"there is a pool {pool.name} already")
@@ -113,6 +116,13 @@ class Registry:
             other = self.tables.get(Pool.PREFIX + pool.name)
             self._places.release(pool, keeper=Pool.from_json(other) if other is not None else None)
             raise
+
+    def _make_directory(self, pool: Pool, account: Account) -> None:
+        if account.is_current or started_by_root():
+            service = find_service_account(self._settings.service.account) if started_by_root() else account.identity
+            provide_directory(self._data, pool.directory, account, service)
+        else:
+            starter_client.ask_for_directory(self._data, pool.name, pool.directory, account.user, account.group)
 
     def pool(self, name: str) -> Pool:
         return Pool.from_json(self._text(Pool.PREFIX + names.check_pool_name(name), f"pool {name}"))
@@ -211,7 +221,7 @@ class Registry:
             if self.tables.put_if_absent(Key.PREFIX + key.access_key, key.to_json()):
                 break
         self._still_there(home, Key.PREFIX + key.access_key, key.to_json())
-        self._changed(home.name)
+        self._changes.bump()
         return key, secret
 
     def key(self, access_key: str) -> Key:
@@ -225,15 +235,14 @@ class Registry:
         home = self.pool(pool)
         for key in catalogue.keys_of(self.tables, pool):
             if key.internal:
-                self._changed(pool)  # whoever made it may not have told the backend yet
                 return key.access_key, self._vault.unseal(key.secret)
         key, secret = self._new_key(home, KeyPolicy.READWRITE, now=now, internal=True)
         return key.access_key, secret
 
     def delete_key(self, access_key: str) -> None:
-        key = self.key(access_key)
+        self.key(access_key)
         self.tables.delete(Key.PREFIX + access_key)
-        self._changed(key.pool)
+        self._changes.bump()
 
     # --- buckets ---------------------------------------------------------------------------------
 
@@ -244,6 +253,9 @@ class Registry:
         names.check_bucket_name(name)
         names.check_bucket_policy(policy)
         home = self.pool(pool)
+        problem = bucket_problem(home.backend, name)
+        if problem:
+            raise InvalidInput(f"{name!r} cannot be a bucket's name here: {problem}")
         bucket = Bucket(name=name, pool=pool, uid=uuid.uuid4().hex, policy=policy, created_at=now)
         if not self.tables.put_if_absent(Bucket.PREFIX + name, bucket.to_json()):
             raise AlreadyExists(f"there is a bucket {name} already; bucket names are shared by all pools")
@@ -251,6 +263,7 @@ class Registry:
         if by_client:
             self._changes.bump()
         else:
+            catalogue.next_generation(self.tables, pool)
             self._changed(pool)
         return bucket
 
@@ -266,18 +279,29 @@ class Registry:
             before = self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}")
             after = replace(Bucket.from_json(before), policy=policy)
             if self.tables.compare_and_set(Bucket.PREFIX + name, before, after.to_json()):
-                self._changed(after.pool)
+                self._changes.bump()
                 return after
 
-    def delete_bucket(self, name: str) -> None:
-        """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name."""
-        bucket = self.bucket(name)
-        stored = self.tables.get(Bucket.PREFIX + name)
-        if stored is not None and Bucket.from_json(stored).uid == bucket.uid:
-            # Not one that took the name in the meantime.
-            self.tables.compare_and_set(Bucket.PREFIX + name, stored, None)
-        self.tables.delete(LIFECYCLE + bucket.uid)
-        self._changed(bucket.pool)
+    def has_bucket(self, name: str, uid: str) -> bool:
+        """Whether the name still belongs to that bucket, and not to none or to a later one."""
+        text = self.tables.get(Bucket.PREFIX + name)
+        return text is not None and Bucket.from_json(text).uid == uid
+
+    def delete_bucket(self, name: str, *, uid: str = "") -> None:
+        """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name.
+
+        With `uid` only that bucket is meant: if another one has taken the name, or none has it, nothing happens.
+        """
+        text = self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}") if not uid else None
+        wanted = Bucket.from_json(text).uid if text is not None else uid
+        while (stored := self.tables.get(Bucket.PREFIX + name)) is not None:
+            bucket = Bucket.from_json(stored)
+            if bucket.uid != wanted:
+                return
+            if self.tables.compare_and_set(Bucket.PREFIX + name, stored, None):
+                self.tables.delete(LIFECYCLE + wanted)
+                self._changes.bump()
+                return
 
     # --- users -----------------------------------------------------------------------------------
 
@@ -302,10 +326,16 @@ class Registry:
         self._changes.bump()
         return user
 
-    # --- running backends ------------------------------------------------------------------------
+    # --- when changes hold -----------------------------------------------------------------------
+
+    def wait_in_force(self) -> None:
+        """Returns when all gateways go by what was changed before this call. Those of this machine do at once, those of
+        others, which share Redis with it, when their copies have aged."""
+        if self._settings.tables.backend == "redis":
+            time.sleep(self._settings.gateway.route_seconds)
 
     def wait_applied(self, pool: str, timeout: float) -> None:
-        """Waits until what was changed before this call holds on the running backend; at once if none runs."""
+        """Waits until the running backend has every bucket that was made before this call; at once if none runs."""
         wanted = catalogue.generation_of(self.tables, pool)
         deadline = time.monotonic() + timeout
         while self.tables.get(ENDPOINT + pool) is not None:
@@ -314,7 +344,7 @@ class Registry:
                 return
             if time.monotonic() >= deadline:
                 raise Conflict(
-                    f"the change is recorded, but the running backend of pool {pool} has not taken it over "
+                    f"the bucket is recorded, but the running backend of pool {pool} has not made it "
                     f"after {timeout:.0f} s; it will as soon as it answers"
                 )
             time.sleep(_APPLIED_POLL_SECONDS)
@@ -322,7 +352,6 @@ class Registry:
     # --- parts -----------------------------------------------------------------------------------
 
     def _changed(self, pool: str) -> None:
-        catalogue.next_generation(self.tables, pool)
         self._changes.bump()
         stopping.nudge(self.tables, pool)
 

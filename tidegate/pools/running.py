@@ -1,4 +1,4 @@
-"""A backend in service: its entries in the tables, the set-up that holds on it, and its stop."""
+"""A backend in service: its entries in the tables, the buckets it must have, and its stop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import BackendEntry, Pool
 from tidegate.pools import catalogue
-from tidegate.pools.backends.base import Backend, BucketGrant, KeyGrant, Setup
+from tidegate.pools.backends.base import Backend
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.mutex import Mutex
@@ -22,29 +21,6 @@ from tidegate.ports import Tables
 from tidegate.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """The set-up a pool is to have. It is complete for `generation`, and changes by itself at `expires_at`."""
-
-    setup: Setup
-    generation: int
-    expires_at: float | None
-
-
-def desired(tables: Tables, vault: Vault, pool: str, now: float) -> Desired:
-    generation = catalogue.generation_of(tables, pool)  # first: what changes while we read belongs to a later one
-    keys = [key for key in catalogue.keys_of(tables, pool) if key.expires_at is None or key.expires_at > now]
-    buckets = catalogue.buckets_of(tables, pool)
-    return Desired(
-        Setup(
-            keys=tuple(KeyGrant(key.access_key, vault.unseal(key.secret), key.policy) for key in keys),
-            buckets=tuple(BucketGrant(bucket.name, bucket.policy) for bucket in buckets),
-        ),
-        generation,
-        min((key.expires_at for key in keys if key.expires_at is not None), default=None),
-    )
 
 
 class Running:
@@ -66,10 +42,8 @@ class Running:
         self.pool = pool
         self.mutex = mutex
         self.backend = backend
-        self._vault = vault
         self._changes = changes
         self._lock = lock
-        self._key_expires_at: float | None = None
         self._entry = BackendEntry(
             endpoint=backend.endpoint,
             pid=backend.pid,
@@ -86,19 +60,16 @@ class Running:
     def name(self) -> str:
         return self.pool.name
 
-    def set_up(self, pause: Callable[[float], None]) -> None:
-        """Brings the backend to the set-up the tables ask for, and notes its generation there."""
-        wanted = desired(self.tables, self._vault, self.name, time.time())
-        self.backend.apply(wanted.setup, pause)
-        self._key_expires_at = wanted.expires_at
-        before, self._entry = self._entry, replace(self._entry, generation=wanted.generation)
+    def make_buckets(self) -> None:
+        """Lets the backend have every bucket of the pool, and notes in the tables of which generation they are."""
+        generation = catalogue.generation_of(self.tables, self.name)  # first: a bucket made meanwhile is of a later one
+        self.backend.make_buckets([bucket.name for bucket in catalogue.buckets_of(self.tables, self.name)])
+        before, self._entry = self._entry, replace(self._entry, generation=generation)
         if before.generation >= 0:
             self.tables.compare_and_set(BackendEntry.PREFIX + self.name, before.to_json(), self._entry.to_json())
 
-    def is_outdated(self) -> bool:
-        """Whether keys, buckets or policies changed, or a key expired, since the last set-up."""
-        if self._key_expires_at is not None and self._key_expires_at <= time.time():
-            return True
+    def lacks_buckets(self) -> bool:
+        """Whether an administrator made a bucket since the last time."""
         return catalogue.generation_of(self.tables, self.name) != self._entry.generation
 
     def publish(self) -> None:

@@ -8,7 +8,7 @@ import secrets
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.core import pool_states
@@ -16,10 +16,11 @@ from tidegate.core.errors import InvalidInput, TidegateError, Unavailable
 from tidegate.core.records import BackendEntry, ManagerEntry, Pool, PoolState, PoolStatus, User
 from tidegate.pools.backends.base import Backend, Launch, StartFailed
 from tidegate.pools.backends.known import starter_of
+from tidegate.pools.backends.socket_directory import SocketDirectory
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.mutex import Mutex, MutexLost
-from tidegate.pools.owners import find_account
+from tidegate.pools.owners import default_owner, find_account
 from tidegate.pools.pool_lock import PoolLock
 from tidegate.pools.running import Running
 from tidegate.pools.vault import Vault
@@ -128,7 +129,7 @@ class Starting:
             self._let_go()
             raise
         try:
-            running.set_up(self._pause)
+            running.make_buckets()
             self._mutex.keep()
             running.publish()
             self._record(pool_states.started(self._status(), now=time.time()))
@@ -205,6 +206,7 @@ class Starting:
     def _start_backend(self, pool: Pool, admin: tuple[str, str]) -> Backend:
         settings = self._settings.pools
         try:
+            pool = self._without_root(pool)
             account = find_account(pool.owner, pool.group)
             starter = starter_of(pool.backend)
         except InvalidInput as error:
@@ -215,14 +217,29 @@ class Starting:
                 directory=Path(pool.directory),
                 account=account,
                 log_file=self._data / "log" / f"pool-{pool.name}.log",
+                socket=SocketDirectory(self._data, pool.name),
+                isolation=settings.isolation,
                 ports=(settings.port_low, settings.port_high),
-                domains=self._settings.gateway.domains,
                 memory_limit_mb=settings.memory_limit_mb,
                 admin_key=admin[0],
                 admin_secret=admin[1],
                 pause=self._pause,
             )
         )
+
+    def _without_root(self, pool: Pool) -> Pool:
+        """A pool that an earlier version made for root becomes the service account's, once its directory is."""
+        if pool.owner != "root":
+            return pool
+        account = find_account(default_owner(self._settings.service.account), "")
+        if Path(pool.directory).lstat().st_uid != account.uid:
+            raise InvalidInput(
+                f"the pool belongs to root, and no backend runs as root. Give it away and try again: "
+                f"chown -R {account.user}:{account.group} {pool.directory} && tidegate pool reset {pool.name}"
+            )
+        given = replace(pool, owner=account.user, group=account.group)
+        self._tables.compare_and_set(Pool.PREFIX + pool.name, pool.to_json(), given.to_json())
+        return given
 
     def _pause(self, seconds: float) -> None:
         """Every wait of a start: keeps the mutex, heeds signals, ends in time."""

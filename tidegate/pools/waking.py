@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import selectors
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.core.errors import Unavailable
+from tidegate.pools import starter_client
+from tidegate.service_account import started_by_root
 from tidegate.settings import Settings
 
 # A manager answers within `start_seconds`; this is for its own start and for what it does before.
 _MARGIN_SECONDS = 10.0
-_LONGEST_LINE = 16384
 
 _wakes: dict[tuple[asyncio.AbstractEventLoop, Path, str], asyncio.Future[str]] = {}
 
@@ -33,7 +31,7 @@ class NotWoken(Unavailable):
 
 
 async def wake(data: Path, pool: str, settings: Settings) -> str:
-    """HOST:PORT of the pool's backend, which is started if need be. Callers at the same time share one start."""
+    """Where the pool's backend is, which is started if need be. Callers at the same time share one start."""
     loop = asyncio.get_running_loop()
     key = (loop, data, pool)
     task = _wakes.get(key)
@@ -71,35 +69,42 @@ def _in_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], str]) -> asyn
 
 
 def start_pool(data: Path, pool: str, settings: Settings) -> str:
-    """HOST:PORT of the pool's backend, which is started if need be. Raises `NotWoken`."""
-    command = [sys.executable, "-m", "tidegate.pools.manager", "--data", str(data), "--pool", pool]
+    """Where the pool's backend is, which is started if need be. Raises `NotWoken`."""
+    seconds = settings.pools.start_seconds + _MARGIN_SECONDS
+    line = starter_client.ask(data, {"start": pool}, seconds)
+    if line is None:
+        line = _start_directly(data, pool, settings, seconds)
+    return _endpoint(line, pool, settings)
+
+
+def manager_command(data: Path, pool: str, settings: Settings) -> list[str]:
+    """What this user types to start a manager. For root it is a starter, which becomes the manager."""
+    command = [sys.executable, "-m"]
+    if started_by_root():
+        request = json.dumps({"start": pool})
+        command += ["tidegate.pools.starter", "--account", settings.service.account, "--request", request]
+    else:
+        command += ["tidegate.pools.manager", "--pool", pool]
+    return [*command, "--data", str(data)]
+
+
+def _start_directly(data: Path, pool: str, settings: Settings, seconds: float) -> bytes:
+    """Where no starter listens: the manager is this user's, or root starts it as a starter would."""
     try:
-        manager = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+        manager = subprocess.Popen(
+            manager_command(data, pool, settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            user=0 if started_by_root() else None,  # also where root is in reserve
+            group=0 if started_by_root() else None,
+        )
     except OSError as error:
         raise NotWoken(f"no manager can be started: {error.strerror}", settings.pools.retry_seconds) from None
     threading.Thread(target=manager.wait, name=f"reaper of {pool}", daemon=True).start()
     assert manager.stdout is not None
     with manager.stdout as stdout:
-        line = _read_line(stdout.fileno(), settings.pools.start_seconds + _MARGIN_SECONDS)
-    return _endpoint(line, pool, settings)
-
-
-def _read_line(fd: int, seconds: float) -> bytes:
-    """Up to the first newline, the end of the stream or of the time."""
-    os.set_blocking(fd, False)
-    collected = b""
-    deadline = time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_READ)
-        while b"\n" not in collected and len(collected) < _LONGEST_LINE:
-            left = deadline - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                break
-            piece = os.read(fd, _LONGEST_LINE)
-            if not piece:
-                break
-            collected += piece
-    return collected.partition(b"\n")[0]
+        return starter_client.read_line(stdout.fileno(), seconds)
 
 
 def _endpoint(line: bytes, pool: str, settings: Settings) -> str:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from tidegate.core import pool_states
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import Pool, PoolStatus
+from tidegate.pools.backends.base import LEAST_FREE_BYTES
 from tidegate.pools.catalogue import LAST_ACCESS
 from tidegate.pools.mutex import MutexLost
 from tidegate.pools.running import Running
 from tidegate.pools.starting import is_permitted
 from tidegate.pools.waiting import wait
+from tidegate.space import free_bytes
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class Watch:
         self._access_seen_at = time.monotonic()
         self._withdrawn = False
         self._missed = 0
+        self._least_bytes = max((running.settings.storage.reserve_mb << 20) // 4, LEAST_FREE_BYTES)
+        self._was_full = False
 
     def run(self) -> End:
         """Until the backend is to stop; says why. Raises `StopRequested`."""
@@ -60,15 +64,29 @@ class Watch:
         except Unavailable as error:
             log.warning("pool %s: the tables cannot be reached: %s", self._running.name, error)
             reason = None
-        reason = reason or self._check_backend()
+        reason = reason or self._had_no_space() or self._check_backend()
         return End(reason) if reason is not None else None
+
+    def _had_no_space(self) -> str | None:
+        """A backend whose disk was full may take long to write again (SeaweedFS looks at its disk once a minute; until
+        then its volumes stay read-only): it ends when there is space, and another is woken."""
+        free = free_bytes(self._running.pool.directory)
+        if free is None:
+            return None
+        if free < self._least_bytes:
+            if not self._was_full:
+                log.error("pool %s: %d MiB are left on its disk", self._running.name, free >> 20)
+            self._was_full = True
+        elif self._was_full and free >= 2 * self._least_bytes:
+            return "its disk was full, and there is space again"
+        return None
 
     def _look_at_tables(self) -> str | None:
         reason = self._disabled()
         if reason is not None:
             return reason
-        if self._running.is_outdated():
-            self._set_up()
+        if self._running.lacks_buckets():
+            self._make_buckets()
         self._stay_published()
         return self._idle()
 
@@ -97,12 +115,12 @@ class Watch:
             tables.put(PoolStatus.PREFIX + name, verdict.status.to_json())
         return f"the pool is not in service: {verdict.reason}"
 
-    def _set_up(self) -> None:
-        """A backend that does not take it over fails its next checks too."""
+    def _make_buckets(self) -> None:
+        """A backend that does not make them fails its next checks too."""
         try:
-            self._running.set_up(wait)
+            self._running.make_buckets()
         except Unavailable as error:
-            log.warning("pool %s: keys and buckets could not be set up: %s", self._running.name, error)
+            log.warning("pool %s: buckets could not be made: %s", self._running.name, error)
 
     def _idle(self) -> str | None:
         """By how long the access time has stood still on this process's own clock, whatever the wall clock does."""

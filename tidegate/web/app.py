@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -10,6 +12,7 @@ from tidegate import __version__, metrics
 from tidegate.core.records import GatewayEntry
 from tidegate.web import api, errors, lifecycle, lifecycle_page, pages
 from tidegate.web.access import GivenToken, require_token
+from tidegate.web.host_check import HostCheck
 from tidegate.web.service import OfRequest, Service
 
 BODY_LIMIT_BYTES = 64 * 1024
@@ -62,7 +65,8 @@ class _TooLarge(BaseException):
     """Not an Exception: no handler between us and the application may take it for its own."""
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: Service, names: Collection[str]) -> FastAPI:
+    """`names` are the values of the header `Host` that it answers to."""
     app = FastAPI(
         title="Tidegate",
         version=__version__,
@@ -89,5 +93,6 @@ def create_app(service: Service) -> FastAPI:
             require_token(request, given)
         return Response(service.measure(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_middleware(_Limits)
+    app.add_middleware(HostCheck, names=names)
+    app.add_middleware(_Limits)  # the outermost: it counts and marks also what is refused
     return app

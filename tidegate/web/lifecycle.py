@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.assembly import open_store
 from tidegate.core.errors import Unavailable
+from tidegate.lifecycle.control import LifecycleControl, LifecycleStateView
 from tidegate.lifecycle.inspection import AuditView, Inspector, KeyExplanationView, LifecycledBucketView
 from tidegate.lifecycle.pass_inspection import (
     CurrentPassView,
@@ -63,6 +64,39 @@ def _stores(service: Service) -> Stores:
 
 
 _Inspector = Annotated[Inspector, Depends(inspector_of)]
+
+
+def control_of(service: OfRequest) -> LifecycleControl:
+    return LifecycleControl(service.tables, service.topics, service.settings.lifecycle)
+
+
+_Control = Annotated[LifecycleControl, Depends(control_of)]
+
+
+class WhatToStop(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    bucket: str = Field("", max_length=255, description="Only this bucket; empty: everything.")
+
+
+@router.get("/lifecycle", summary="Whether rules are carried out, and what keeps them from it")
+def lifecycle_state(control: _Control) -> LifecycleStateView:
+    return control.state()
+
+
+@router.post("/lifecycle/stop", summary="Stop all acting at once, or that in one bucket, and drop what is queued")
+def stop_lifecycle(control: _Control, what: WhatToStop) -> LifecycleStateView:
+    return control.stop(what.bucket)
+
+
+@router.post("/lifecycle/resume", summary="Let it go on; what was dropped is planned again")
+def resume_lifecycle(control: _Control, what: WhatToStop) -> LifecycleStateView:
+    return control.resume(what.bucket)
+
+
+@router.post("/lifecycle/confirm-clock", summary="Say that the clock of the API's machine is right")
+def confirm_clock(control: _Control) -> LifecycleStateView:
+    return control.confirm_clock()
 
 
 @router.get("/lifecycle/buckets", summary="Buckets with rules to carry out")

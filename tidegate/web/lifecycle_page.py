@@ -16,7 +16,7 @@ from tidegate.lifecycle.inspection import AuditView, LifecycledBucketView
 from tidegate.lifecycle.pass_inspection import CurrentPassView, PassInspector, PassProgressView, PassView
 from tidegate.web.access import require_token_of_reader
 from tidegate.web.layout import page, table
-from tidegate.web.lifecycle import inspector_of, passes_of
+from tidegate.web.lifecycle import control_of, inspector_of, passes_of
 from tidegate.web.service import OfRequest, Service
 
 _PASSES = 10
@@ -32,6 +32,7 @@ def lifecycle_page(service: OfRequest) -> HTMLResponse:
     current = passes.current()
     content = (
         _demo(service)
+        + _warnings(service, with_names=True)
         + _section("Now", _now(current.running) + _waiting(current))
         + _section("Buckets with rules", _buckets(inspector.buckets()))
         + _section("Passes", _history(passes, with_names=True))
@@ -43,10 +44,10 @@ def lifecycle_page(service: OfRequest) -> HTMLResponse:
 def overview(service: Service) -> str:
     """For the status page: no names."""
     passes = passes_of(service)
-    state = "" if service.settings.lifecycle.enabled else "<p>Lifecycle is switched off.</p>"
     link = '<p><a href="/lifecycle">Buckets, passes and what was done</a>; the password is the admin token.</p>'
     running = _now(passes.current().running)
-    return _demo(service) + _section("Lifecycle", state + running + _history(passes, with_names=False) + link)
+    told = _warnings(service, with_names=False) + running + _history(passes, with_names=False) + link
+    return _demo(service) + _section("Lifecycle", told)
 
 
 def _section(title: str, content: str) -> str:
@@ -58,6 +59,20 @@ def _demo(service: Service) -> str:
     if seconds is None:
         return ""
     return f"<p class=warning>The demo is on: a day in the pool demo lasts {seconds:g} seconds.</p>"
+
+
+def _warnings(service: Service, *, with_names: bool) -> str:
+    """What keeps rules from being carried out."""
+    state = control_of(service).state()
+    told = [] if state.enabled else ["Lifecycle is switched off."]
+    if state.stopped_since is not None:
+        told.append(f"Lifecycle is stopped since {_time(state.stopped_since)}.")
+    if with_names:
+        told += [f"Lifecycle is stopped in bucket {stop.bucket}." for stop in state.stopped_buckets]
+        told += [f"No pass begins on {name}: {problem}." for name, problem in state.clock_problems.items()]
+    elif state.clock_problems:
+        told.append("No pass begins: a clock is not believed.")
+    return "".join(f"<p class=warning>{escape(text)}</p>" for text in told)
 
 
 def _now(running: PassProgressView | None) -> str:

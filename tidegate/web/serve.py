@@ -15,6 +15,8 @@ from tidegate.core.errors import TidegateError
 from tidegate.datadir import DataDirectory
 from tidegate.settings import restore
 from tidegate.web.app import create_app
+from tidegate.web.host_check import own_names
+from tidegate.web.housekeeping import Housekeeping
 from tidegate.web.service import Service
 
 _STOP_SECONDS = 1
@@ -34,8 +36,11 @@ def main() -> None:
         service = Service.open(directory, settings)
     except TidegateError as error:
         sys.exit(f"the API cannot start: {error}")
+    listener = socket.socket(fileno=arguments.fd)
+    host, port = listener.getsockname()[:2]
+    names = own_names(host, port, settings.api.names, tls=bool(settings.api.tls_certificate))
     config = uvicorn.Config(
-        create_app(service),
+        create_app(service, names),
         http="h11",  # limits the size of a head, which the other parser does not
         h11_max_incomplete_event_size=_HEAD_LIMIT_BYTES,
         limit_concurrency=_CONNECTIONS,
@@ -47,9 +52,12 @@ def main() -> None:
         ssl_certfile=settings.api.tls_certificate or None,
         ssl_keyfile=settings.api.tls_key or None,
     )
+    housekeeping = Housekeeping(service)
+    housekeeping.start()
     try:
-        asyncio.run(uvicorn.Server(config).serve(sockets=[socket.socket(fileno=arguments.fd)]))
+        asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
     finally:
+        housekeeping.stop()
         service.close()
 
 

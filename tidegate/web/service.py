@@ -13,6 +13,8 @@ from tidegate import __version__, metrics
 from tidegate.administration import GatewayView, list_gateways, view_pool
 from tidegate.assembly import open_tables, open_topics
 from tidegate.datadir import DataDirectory
+from tidegate.lifecycle.clock_guard import clock_problems
+from tidegate.lifecycle.stop_switch import read_stops
 from tidegate.metalog_reader import MetalogReader
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
@@ -75,6 +77,8 @@ class Service:
         for topic in self.topics.names():
             held = sum(following - first for first, following in self.topics.bounds(topic))
             metrics.TOPIC_RECORDS.labels(topic).set(held)
+        metrics.LIFECYCLE_STOPPED.set(read_stops(self.tables).everything)
+        metrics.LIFECYCLE_CLOCK_PROBLEMS.set(len(clock_problems(self.tables)))
         return metrics.render()
 
     def close(self) -> None:

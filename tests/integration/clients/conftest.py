@@ -5,13 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from running_service import PoolKey, RunningService
+from direct_backend import direct_backend
+from running_service import RunningService
 from ways import MIB, Files, Way, Ways
-
-from tidegate import settings as settings_module
-from tidegate.assembly import open_tables
-from tidegate.core.records import BackendEntry
-from tidegate.pools.vault import Vault
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +15,7 @@ def ways(service: RunningService) -> Ways:
     key = service.create_pool("clients")
     gateway = Way("gateway", service.s3_url, key)
     gateway.s3().create_bucket(Bucket="clients-waker")
-    tables = open_tables(settings_module.restore((service.data / "run" / "settings.json").read_text()), service.data)
-    entry = BackendEntry.from_json(tables.get(f"mn:{key.pool}") or "")
-    tables.close()
-    admin = PoolKey(key.pool, entry.admin_key, Vault.open(service.data).unseal(entry.admin_secret))
-    return Ways(gateway, Way("direct", f"http://{entry.endpoint}", admin))
+    return Ways(gateway, Way("direct", *direct_backend(service, key.pool)))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from direct_backend import direct_backend
 from raw_http import until
 from running_service import PoolKey, RunningService, s3_client
 
@@ -55,8 +56,7 @@ def all_events(service: RunningService) -> list[Event]:
 
 def direct_client(service: RunningService, key: PoolKey) -> Any:
     """A client of the pool's store itself, which no gateway sees."""
-    with closing(open_tables(settings(service), service.data)) as tables:
-        return s3_client(f"http://{tables.get('ep:' + key.pool)}", key)
+    return s3_client(*direct_backend(service, key.pool))
 
 
 def gateway_pids(service: RunningService) -> set[int]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from running_service import PoolKey
 
@@ -119,12 +120,12 @@ class LoneGateway:
 
     pool = "scripted"
     bucket = "scripted-bucket"
+    overrides: ClassVar[tuple[str, ...]] = ("gateway.backend_seconds=1", "gateway.stall_seconds=5", "log.access=file")
 
-    def __init__(self, data: Path, store: Store) -> None:
+    def __init__(self, data: Path, store: Store, *settings: str) -> None:
         self.data = data
         self.store = store
-        overrides = ("gateway.backend_seconds=1", "gateway.stall_seconds=5", "log.access=file")
-        self.settings = settings_module.load(data, overrides=overrides)
+        self.settings = settings_module.load(data, overrides=(*self.overrides, *settings))
         (data / "run").mkdir(parents=True, mode=0o700)
         (data / "run" / "settings.json").write_text(settings_module.dump(self.settings))
         self.tables = open_tables(self.settings, data)
@@ -137,12 +138,12 @@ class LoneGateway:
         self.settle()
         self._start()
 
-    def settle(self) -> None:
+    def settle(self, token: str = "token") -> None:
         """Enters the store as the pool's backend, as a manager does."""
-        manager = ManagerEntry("here", os.getpid(), "token", time.time())
+        manager = ManagerEntry("here", os.getpid(), token, time.time())
         sealed = self._vault.seal("admin-secret")
         backend = BackendEntry(
-            self.store.address, os.getpid(), "ADMIN", sealed, "here", os.getpid(), "token", 10**9, time.time()
+            self.store.address, os.getpid(), "ADMIN", sealed, "here", os.getpid(), token, 10**9, time.time()
         )
         self.tables.put("ma:" + self.pool, manager.to_json())
         self.tables.put("mn:" + self.pool, backend.to_json())

@@ -282,6 +282,40 @@ def test_a_noncurrent_version_that_became_current_again_survives(place: Place, s
     assert delete_first("one") == 204
 
 
+def test_a_noncurrent_marker_that_became_the_newest_again_survives(place: Place) -> None:
+    """Were it removed, the object under it would come back."""
+    bucket = "promoted-markers"
+    place.s3.create_bucket(Bucket=bucket)
+    place.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    keys = ["one", "many/a", "many/b", "twice"]
+    markers: dict[str, str] = {}
+    tops: dict[str, str] = {}
+    for key in keys:
+        place.s3.put_object(Bucket=bucket, Key=key, Body=b"1")
+        markers[key] = place.s3.delete_object(Bucket=bucket, Key=key)["VersionId"]
+        if key == "twice":
+            tops[key] = place.s3.delete_object(Bucket=bucket, Key=key)["VersionId"]
+        else:
+            tops[key] = place.s3.put_object(Bucket=bucket, Key=key, Body=b"2")["VersionId"]
+    for key in ("one", "many/a"):
+        place.s3.delete_object(Bucket=bucket, Key=key, VersionId=tops[key])
+    target = f"/{bucket}/one?versionId={markers['one']}"
+    assert place.ask("DELETE", target, headers={"x-amz-if-noncurrent": "true"}).status == 412
+    entries = [entry(key, VersionId=markers[key], Noncurrent="true") for key in keys]
+    answer = place.ask("POST", f"/{bucket}?delete=", f"<Delete>{''.join(entries)}</Delete>".encode())
+    refused = re.findall(r"<Error><Key>(.*?)</Key>.*?<Code>PreconditionFailed", answer.body.decode())
+    assert sorted(refused) == ["many/a", "one"]
+    left = place.s3.list_object_versions(Bucket=bucket)["DeleteMarkers"]
+    assert {(found["Key"], found["VersionId"]) for found in left} == {
+        ("one", markers["one"]),
+        ("many/a", markers["many/a"]),
+        ("twice", tops["twice"]),
+    }
+    assert place.ask("GET", f"/{bucket}/one").status == 404
+    place.s3.delete_object(Bucket=bucket, Key="one")
+    assert place.ask("DELETE", target, headers={"x-amz-if-noncurrent": "true"}).status == 204
+
+
 def test_only_versions_can_be_noncurrent(place: Place) -> None:
     key = place.fresh()
     put(place, key, b"kept")

@@ -82,28 +82,111 @@ def test_two_parts_are_at_the_store_at_the_same_time(gateway: LoneGateway) -> No
     assert sorted(parts) == [FIRST, SECOND]
 
 
-@pytest.mark.parametrize("failure", ["refused", "trouble", "hung up"])
-def test_what_a_part_did_is_in_the_log_though_the_other_failed(gateway: LoneGateway, failure: str) -> None:
+FAILURES = {
+    "refused": ("403 Forbidden", "AccessDenied"),
+    "trouble": ("500 Oops", "InternalError"),
+    "hung up": ("", "ServiceUnavailable"),
+}
+
+
+def fail(visit: Visit, failure: str) -> None:
+    status, code = FAILURES[failure]
+    if failure == "hung up":
+        raise EOFError
+    send(visit, status, f"<Error><Code>{code}</Code><Message>so it is</Message></Error>")
+
+
+def deleted_keys(answer: Answer) -> list[str]:
+    return sorted(re.findall(r"<Deleted><Key>(.*?)</Key>", answer.body.decode()))
+
+
+def failed_keys(answer: Answer) -> dict[str, str]:
+    """The code of each key that has an error."""
+    return dict(re.findall(r"<Error><Key>(.*?)</Key><Code>(.*?)</Code><Message>.+?</Message>", answer.body.decode()))
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_each_key_gets_an_answer_though_a_part_failed(gateway: LoneGateway, failure: str) -> None:
     before = logged(gateway)
     failed = threading.Event()
 
     def answering(visit: Visit, keys: list[str]) -> None:
         if keys == FIRST:
             failed.set()
-            if failure == "hung up":
-                raise EOFError
-            status, code = ("403 Forbidden", "AccessDenied") if failure == "refused" else ("500 Oops", "InternalError")
-            send(visit, status, f"<Error><Code>{code}</Code></Error>")
+            fail(visit, failure)
         else:
             assert failed.wait(PATIENCE_SECONDS)
             deleted(visit, keys)
 
     answer = delete(gateway, answering)
-    assert answer.status == (403 if failure == "refused" else 503)
+    assert answer.status == 200
+    assert deleted_keys(answer) == SECOND
+    assert failed_keys(answer) == dict.fromkeys(FIRST, FAILURES[failure][1])
     assert logged(gateway) == sorted(before + SECOND)
 
 
-def test_after_a_failure_no_more_parts_are_begun_and_all_turns_are_free(gateway: LoneGateway) -> None:
+def test_after_a_failure_no_more_parts_are_begun_and_their_keys_have_errors(gateway: LoneGateway) -> None:
+    asked: list[str] = []
+    lock = threading.Lock()
+
+    def answering(visit: Visit, keys: list[str]) -> None:
+        with lock:
+            is_first = not asked
+            asked.extend(keys)
+        if is_first:
+            deleted(visit, keys)
+        else:
+            send(visit, "403 Forbidden", "<Error><Code>AccessDenied</Code></Error>")
+
+    many = [f"some-{number:03}" for number in range(1000)]
+    answer = delete(gateway, answering, many)
+    assert answer.status == 200
+    done = deleted_keys(answer)
+    assert len(done) == 250
+    assert failed_keys(answer) == dict.fromkeys(sorted(set(many) - set(done)), "AccessDenied")
+    assert len(asked) < len(many)
+
+
+@pytest.mark.parametrize("failure", ["trouble", "hung up"])
+def test_where_no_key_was_deleted_for_all_that_is_known_the_service_is_unavailable(
+    gateway: LoneGateway, failure: str
+) -> None:
+    """Clients try again by themselves then. The refusal of the other part does not stand for the whole."""
+    refused = threading.Event()
+
+    def answering(visit: Visit, keys: list[str]) -> None:
+        if keys == FIRST:
+            assert refused.wait(PATIENCE_SECONDS)
+            fail(visit, failure)
+        else:
+            refused.set()
+            fail(visit, "refused")
+
+    answer = delete(gateway, answering)
+    assert (answer.status, answer.code) == (503, "ServiceUnavailable")
+
+
+def test_keys_that_the_answer_leaves_out_have_errors(gateway: LoneGateway) -> None:
+    answer = delete(gateway, lambda visit, keys: deleted(visit, keys[:1]), ["told", "untold"])
+    assert (deleted_keys(answer), failed_keys(answer)) == (["told"], {"untold": "InternalError"})
+
+
+def test_a_part_that_the_store_does_not_end_leaves_the_answers_of_the_others(gateway: LoneGateway) -> None:
+    over = threading.Event()
+
+    def answering(visit: Visit, keys: list[str]) -> None:
+        if keys == FIRST:
+            over.wait(PATIENCE_SECONDS)
+        else:
+            deleted(visit, keys)
+
+    answer = delete(gateway, answering)
+    over.set()
+    assert deleted_keys(answer) == SECOND
+    assert failed_keys(answer) == dict.fromkeys(FIRST, "ServiceUnavailable")
+
+
+def test_where_everything_is_refused_the_refusal_is_the_answer_and_all_turns_are_free(gateway: LoneGateway) -> None:
     asked: list[str] = []
 
     def answering(visit: Visit, keys: list[str]) -> None:
@@ -111,7 +194,22 @@ def test_after_a_failure_no_more_parts_are_begun_and_all_turns_are_free(gateway:
         send(visit, "403 Forbidden", "<Error><Code>AccessDenied</Code></Error>")
 
     many = [f"many-{number:03}" for number in range(1000)]
-    assert delete(gateway, answering, many).status == 403
+    answer = delete(gateway, answering, many)
+    assert (answer.status, answer.code) == (403, "AccessDenied")
     assert sorted(asked) == many[: len(asked)]
     assert len(asked) in (250, 500)
     assert delete(gateway, deleted, many).status == 200
+
+
+def test_where_nothing_could_be_done_at_all_the_service_is_unavailable(gateway: LoneGateway) -> None:
+    """The store breaks off while it is asked about the objects, before any delete is sent."""
+
+    def answering(visit: Visit, keys: list[str]) -> None:
+        raise EOFError
+
+    gateway.store.play(script(answering))
+    body = b"<Delete><Object><Key>k</Key><Size>1</Size></Object></Delete>"
+    with Wire(gateway.url) as wire:
+        answer = wire.ask(request(gateway.url, gateway.key, "POST", f"/{gateway.bucket}?delete=", body))
+    assert (answer.status, answer.code) == (503, "ServiceUnavailable")
+    assert gateway.store.asked(b"POST") == 0

@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,14 @@ def test_what_the_log_did_not_take_is_told_to_it_later(place: Place) -> None:
         lambda: s3.create_multipart_upload(Bucket=bucket, Key="unlogged/upload"),
         lambda: s3.copy_object(Bucket=BUCKETS[0], Key="unlogged/copy", CopySource=f"{bucket}/unlogged/source"),
     ]
-    with log_refusing(place.service):
-        for request in requests:
+    with ThreadPoolExecutor(len(requests)) as threads, log_refusing(place.service) as refuse:
+        # All at once: when the log has refused the first, no other is let through.
+        asked = [threads.submit(request) for request in requests]
+        until(lambda: len(left_open(place.service)) == len(requests))
+        refuse()
+        for one in asked:
             with pytest.raises(ClientError, match="ServiceUnavailable"):
-                request()
+                one.result()
         assert len(left_open(place.service)) == len(requests)
         until(lambda: "left open cannot be looked into yet" in place.service.log())
     wait_until_healed(place.service)
@@ -82,12 +87,18 @@ def test_what_the_log_did_not_take_is_told_to_it_later(place: Place) -> None:
 
 
 @contextmanager
-def log_refusing(service: RunningService) -> Iterator[None]:
+def log_refusing(service: RunningService) -> Iterator[Callable[[], None]]:
+    """Holds the log up; from the call of what it gives on, the log refuses what has waited and what comes."""
     with closing(sqlite3.connect(service.data / "topics.db", isolation_level=None, timeout=30)) as database:
+        database.execute("BEGIN IMMEDIATE")
         database.execute(
             "CREATE TRIGGER refusing BEFORE INSERT ON messages BEGIN SELECT RAISE(FAIL, 'as if the disk was full'); END"
         )
+
+        def refuse() -> None:
+            database.execute("COMMIT")
+
         try:
-            yield
+            yield refuse
         finally:
             database.execute("DROP TRIGGER refusing")

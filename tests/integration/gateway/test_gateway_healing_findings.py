@@ -5,11 +5,13 @@ The changes are made behind the gateways' backs and noted down as a gateway does
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from open_places import give_to_service
 from places import Place
 from replayed import all_events, compare, direct_client, wait_until_healed
 
@@ -117,9 +119,12 @@ class Scene:
 
     def _leave(self) -> None:
         """As a gateway that is killed now."""
-        intents = Intents(self.place.service.data / "run" / "intents")
+        directory = self.place.service.data / "run" / "intents"
+        intents = Intents(directory)
         for intent in self.started:
             intents.begin(intent)
+        for file in directory.glob(f"{os.getpid()}-*"):
+            give_to_service(file)
         intents.close()
         wait_until_healed(self.place.service)
 

@@ -40,6 +40,7 @@ def killed(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -
         "lifecycle.day_seconds": DAY,
         "lifecycle.interval_seconds": 1,
         "lifecycle.deletes_per_second": 60,
+        "lifecycle.metalog_retention_days": 0,
         "lifecycle.deletes_burst": 10,
         "topics.lease_seconds": 4,
     }

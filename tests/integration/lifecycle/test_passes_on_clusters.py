@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import as_service
 import pytest
 from lifecycle_world import DAY, World
 from running_service import RunningService
@@ -26,19 +27,22 @@ KEPT = {f"kept/{number:03d}" for number in range(20)}
 @pytest.fixture(scope="module")
 def world(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = tmp_path_factory.mktemp
+    data, spark_home = made("on-clusters") / "data", made("spark")
+    data.mkdir()
     with (
         servers.redis_server(made("redis")) as redis,
         servers.kafka_server(made("kafka")) as kafka,
-        servers.spark_cluster(made("spark")) as spark,
+        # Executors write files for the service, and so run as its user.
+        servers.spark_cluster(spark_home, as_service.prefix(spark_home, data)) as spark,
     ):
-        data = made("on-clusters") / "data"
-        data.mkdir()
+        secret = (spark_home / "spark.conf").read_text().split()[-1]
         (data / "tidegate.toml").write_text(f"""\
             tables = {{ backend = "redis", redis_url = "redis://{redis.address}/0", redis_namespace = "passes" }}
             topics = {{ backend = "kafka", kafka_servers = "{kafka.address}", lease_seconds = 3 }}
             lifecycle = {{ day_seconds = {DAY}, interval_seconds = 2 }}
             [spark]
             master = "spark://{spark.address}"
+            secret = "{secret}"
             options = {{ "spark.driver.host" = "127.0.0.1", "spark.executor.memory" = "1g" }}
             """)
         service = RunningService(data)

@@ -9,6 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,33 @@ def simulated_with_frequent_passes(quiet: World, bucket: str, rules: dict[str, A
         stores.close()
         topics.close()
         tables.close()
+
+
+def test_all_ways_to_ask_agree_about_many_uploads_and_about_null_markers(quiet: World) -> None:
+    """The store cannot remove delete markers of the null version, and lists a thousand uploads in one page."""
+    rules = [
+        {"ID": "uploads", "Filter": {}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}},
+        {"ID": "markers", "Filter": {}, "Expiration": {"ExpiredObjectDeleteMarker": True}},
+    ]
+    bucket = quiet.bucket("crowd", *rules, versioning="Suspended")
+    quiet.put(bucket, "marked")
+    quiet.s3.delete_object(Bucket=bucket, Key="marked")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: quiet.s3.create_multipart_upload(Bucket=bucket, Key="many"), range(1010)))
+    time.sleep(3)
+    expected = {("uploads", "abortUpload"): 1010}
+    explained = quiet.service.cli("lifecycle", "explain", f"s3://{bucket}/many")
+    assert len({item["upload_id"] for item in explained["items"]}) == 1010
+    assert all(item["verdicts"][0]["is_next"] for item in explained["items"])
+    (marker,) = quiet.service.cli("lifecycle", "explain", f"s3://{bucket}/marked")["items"]
+    assert (marker["place"], [verdict["is_next"] for verdict in marker["verdicts"]]) == ("sole-marker", [False, False])
+    assert "cannot remove" in " ".join(marker["verdicts"][1]["obstacles"])
+    with quiet.service.api() as api:
+        asked = {"bucket": bucket, "rules": {"Rules": [{"Status": "Enabled"} | rule for rule in rules]}}
+        simulated = api.post("/api/v1/lifecycle/simulate", json=asked).raise_for_status().json()
+    assert counts(simulated["at_once"]) == expected and simulated["never"]["versions"] == 1
+    dry = quiet.service.cli("pass", "run", "--dry-run", "--bucket", bucket)
+    assert counts(dry["plan"]) == expected
 
 
 def test_dry_run_simulation_and_explanation_agree_with_what_then_happens(quiet: World) -> None:

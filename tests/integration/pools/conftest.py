@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,3 +31,21 @@ def make(tmp_path: Path) -> Iterator[Callable[..., World]]:
     yield build
     for world in made:
         world.close()
+
+
+@pytest.fixture
+def open_make() -> Iterator[Callable[..., World]]:
+    """Worlds in a place that other users can reach."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
+        Path(directory).chmod(0o755)
+        made: list[World] = []
+
+        def build(*overrides: str) -> World:
+            place = Path(directory) / f"world{len(made)}"
+            place.mkdir()
+            made.append(make_world(place, *overrides))
+            return made[-1]
+
+        yield build
+        for world in made:
+            world.close()

@@ -7,12 +7,14 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
+from socket_forwarder import SocketForwarder
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables
@@ -93,11 +95,19 @@ class World:
         entries = [self.tables.get(prefix + pool) for prefix in ("ma:", "mn:", "ep:")]
         return entries == [None, None, None] and not backends_in(self.registry.pool(pool).directory)
 
-    def create(self, pool: str, **options: Any) -> tuple[str, str]:
-        """A pool and a key of it."""
+    def credential(self, pool: str) -> tuple[str, str]:
+        """The one that the running backend knows."""
+        entry = self.backend(pool)
+        return entry.admin_key, Vault.open(self.data).unseal(entry.admin_secret)
+
+    def client(self, pool: str) -> Any:
+        """boto3 at the pool's backend, which is started if need be."""
+        return client(self.wake(pool), self.credential(pool))
+
+    def create(self, pool: str, *buckets: str, **options: Any) -> None:
         self.registry.create_pool(pool, now=time.time(), **options)
-        key, secret = self.registry.create_key(pool, now=time.time())
-        return key.access_key, secret
+        for bucket in buckets:
+            self.registry.create_bucket(bucket, pool, now=time.time())
 
     def close(self) -> None:
         for pool in self.registry.pools():
@@ -109,8 +119,13 @@ class World:
         self.tables.close()
 
 
+@cache
+def forwarder(path: str) -> SocketForwarder:
+    return SocketForwarder(path)
+
+
 def client(endpoint: str, credentials: tuple[str, str] | None) -> Any:
-    """boto3 without retries; without credentials it does not sign."""
+    """boto3 without retries, at a backend's socket; without credentials it does not sign."""
     config = Config(
         retries={"max_attempts": 0},
         read_timeout=20,
@@ -120,7 +135,7 @@ def client(endpoint: str, credentials: tuple[str, str] | None) -> Any:
     access_key, secret = credentials or (None, None)
     return boto3.client(
         "s3",
-        endpoint_url=f"http://{endpoint}",
+        endpoint_url=f"http://{forwarder(endpoint).address}",
         aws_access_key_id=access_key,
         aws_secret_access_key=secret,
         region_name="us-east-1",

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pool_world import World, alive, backends_in, client, wait_until
+from pool_world import World, alive, backends_in, wait_until
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import PoolState
 from tidegate.pools.pool_lock import PoolLock
+from tidegate.pools.waking import manager_command
 
 
 def test_ten_wakes_at_once_start_one_backend(world: World) -> None:
@@ -32,26 +32,24 @@ def test_ten_wakes_at_once_start_one_backend(world: World) -> None:
 
 
 def test_a_killed_manager_takes_its_backend_along_and_the_next_wake_starts_another(world: World) -> None:
-    credentials = world.create("demo")
-    world.registry.create_bucket("bucket", "demo", now=time.time())
-    client(world.wake("demo"), credentials).put_object(Bucket="bucket", Key="key", Body=b"kept")
+    world.create("demo", "bucket")
+    world.client("demo").put_object(Bucket="bucket", Key="key", Body=b"kept")
     manager, backend = world.pids("demo")
     os.kill(manager, signal.SIGKILL)
     wait_until(lambda: not alive(backend))
-    endpoint = world.wake("demo")
+    s3 = world.client("demo")
     assert world.pids("demo") != (manager, backend)
-    assert client(endpoint, credentials).get_object(Bucket="bucket", Key="key")["Body"].read() == b"kept"
+    assert s3.get_object(Bucket="bucket", Key="key")["Body"].read() == b"kept"
 
 
 def test_a_killed_backend_is_noticed_and_the_tables_cleared(world: World) -> None:
-    credentials = world.create("demo")
-    world.registry.create_bucket("bucket", "demo", now=time.time())
-    client(world.wake("demo"), credentials).put_object(Bucket="bucket", Key="key", Body=b"kept")
+    world.create("demo", "bucket")
+    world.client("demo").put_object(Bucket="bucket", Key="key", Body=b"kept")
     manager, backend = world.pids("demo")
     os.kill(backend, signal.SIGKILL)
     wait_until(lambda: world.sleeps("demo"))
     wait_until(lambda: not alive(manager))
-    assert client(world.wake("demo"), credentials).get_object(Bucket="bucket", Key="key")["Body"].read() == b"kept"
+    assert world.client("demo").get_object(Bucket="bucket", Key="key")["Body"].read() == b"kept"
 
 
 def test_a_stopped_backend_fails_its_checks_and_is_removed(world: World) -> None:
@@ -192,7 +190,7 @@ def test_stopping_a_pool_ends_manager_and_backend_and_it_can_be_woken_again(worl
 
 def test_a_manager_told_to_end_while_it_starts_leaves_nothing(world: World) -> None:
     world.create("demo")
-    command = [sys.executable, "-m", "tidegate.pools.manager", "--data", str(world.data), "--pool", "demo"]
+    command = manager_command(world.data, "demo", world.settings)
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as manager:
         wait_until(lambda: backends_in(world.registry.pool("demo").directory))
         manager.terminate()
@@ -225,7 +223,8 @@ def test_a_directory_that_is_gone_makes_the_pool_inoperable_until_it_is_reset(wo
 
 def test_without_free_ports_a_pool_is_not_yet_inoperable(make: Callable[..., World]) -> None:
     with taken_port() as port:
-        world = make(f"pools.port_low={port - 3}", f"pools.port_high={port + 7}")
+        ports = (f"pools.port_low={port - 3}", f"pools.port_high={port + 7}")
+        world = make("pools.isolation=certificates", *ports)
         world.create("demo")
         with pytest.raises(Unavailable, match="ports") as caught:
             world.wake("demo")

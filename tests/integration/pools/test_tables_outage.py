@@ -43,7 +43,7 @@ def test_a_short_outage_is_survived_and_a_long_one_stops_the_backend(tmp_path: P
         time.sleep(1)  # the server writes its log every second
         kill()
         start_again()
-        world.registry.create_key("demo", now=time.time())
+        world.registry.create_bucket("bucket", "demo", now=time.time())
         world.registry.wait_applied("demo", 20)
         assert world.pids("demo") == pids
         kill()

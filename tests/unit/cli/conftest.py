@@ -9,11 +9,19 @@ import pytest
 from cli_runs import Run
 from click.testing import CliRunner, Result
 
+from tidegate import handover
 from tidegate.assembly import open_topics
 from tidegate.cli.main import main
 from tidegate.core.events import Event
 from tidegate.ports import Record
 from tidegate.settings import load
+
+
+@pytest.fixture(autouse=True)
+def _as_whoever_runs_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that root types acts as the service account as long as it lives. Here it shares its process with the
+    tests, which must stay root's."""
+    monkeypatch.setattr(handover, "act_as_owner", lambda *_: True)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from cli_runs import Run, parsed, put
 from tidegate.assembly import open_tables
 from tidegate.cli.printing import show, show_bytes
 from tidegate.cli.ticker import Ticker
+from tidegate.lifecycle.clock_guard import SEEN
 from tidegate.lifecycle.day import DEMO_DAY
 from tidegate.lifecycle.passes import BucketReport, PassReport, PassReports, PassRequests, PassStatus
 from tidegate.settings import load
@@ -31,7 +32,7 @@ def put_report(data: Path, report: PassReport) -> None:
 def test_without_any_pass_there_is_nothing_to_show(run: Run) -> None:
     assert parsed(run("pass", "history", "--json")) == []
     assert "No pass has run yet" in run("pass", "history").stdout
-    assert parsed(run("pass", "status", "--json")) == {"running": None, "waiting": [], "last": None}
+    assert parsed(run("pass", "status", "--json")) == {"running": None, "refused": "", "waiting": [], "last": None}
     assert "No pass runs" in run("pass", "status").stdout
 
 
@@ -42,6 +43,45 @@ def test_a_pass_can_be_asked_for_ahead_of_the_next_start(run: Run, tmp_path: Pat
     tables.close()
     assert stored is not None and (stored.id, stored.dry_run, stored.engine) == (request["id"], True, "spark")
     assert f"waiting: {request['id']} (dry run over all)" in run("pass", "status").stdout
+
+
+def test_lifecycle_is_stopped_and_resumed_also_while_no_service_runs(run: Run) -> None:
+    state = parsed(run("lifecycle", "status", "--json"))
+    assert (state["enabled"], state["stopped"], state["stopped_buckets"], state["queued_actions"]) == (
+        True,
+        False,
+        [],
+        0,
+    )
+    assert "is not stopped" in run("lifecycle", "status").stdout
+    assert parsed(run("lifecycle", "stop", "--json"))["stopped"] is True
+    assert "Lifecycle is stopped since 20" in run("lifecycle", "status").stdout
+    assert "No pass begins: lifecycle is stopped" in run("pass", "status").stdout
+    refused = run("pass", "run", "--no-wait")
+    assert refused.exit_code == 1 and "tidegate lifecycle resume" in refused.stderr
+    assert "is not stopped" in run("lifecycle", "resume").stdout
+    assert run("pass", "run", "--no-wait").exit_code == 0
+
+
+def test_one_bucket_is_stopped_and_resumed(run: Run) -> None:
+    assert run("pool", "create", "physics").exit_code == 0
+    assert run("bucket", "create", "results", "--pool", "physics").exit_code == 0
+    assert "stopped: bucket results since" in run("lifecycle", "stop", "--bucket", "results").stdout
+    missing = run("lifecycle", "stop", "--bucket", "missing")
+    assert missing.exit_code == 1 and "there is no bucket missing" in missing.stderr
+    assert parsed(run("lifecycle", "resume", "--bucket", "results", "--json"))["stopped_buckets"] == []
+
+
+def test_a_clock_that_is_not_believed_is_confirmed(run: Run, tmp_path: Path) -> None:
+    assert parsed(run("lifecycle", "status", "--json"))["clock_seen"] is None
+    tables = open_tables(load(tmp_path / "data"), tmp_path / "data")
+    tables.put(SEEN, str(10**18))
+    tables.close()
+    assert "No pass begins: the clock shows" in run("pass", "status").stdout
+    refused = run("pass", "run", "--no-wait")
+    assert refused.exit_code == 1 and "tidegate lifecycle confirm-clock" in refused.stderr
+    assert parsed(run("lifecycle", "confirm-clock", "--json"))["clock_seen"] > "2026"
+    assert run("pass", "run", "--no-wait").exit_code == 0
 
 
 def test_passes_are_listed_and_shown_in_detail(run: Run, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_thousand_objects_with_all_fields_are_accepted():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(body):
-    for parse in (xml.parse_delete_request, xml.parse_create_bucket, xml.parse_tagging, xml.check_completed_parts):
+    for parse in (xml.parse_delete_request, xml.parse_create_bucket, xml.parse_tagging, xml.parse_completed_parts):
         for document in (body, b"<Delete>" + body + b"</Delete>"):
             try:
                 parse(document)
@@ -207,7 +207,7 @@ def parts(*numbers):
 
 
 def test_ten_thousand_parts_in_order_are_accepted():
-    xml.check_completed_parts(parts(*range(1, 10_001)))
+    xml.parse_completed_parts(parts(*range(1, 10_001)))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_ten_thousand_parts_in_order_are_accepted():
     ],
 )
 def test_unusable_list_of_parts_is_refused(body, code):
-    assert code_of(xml.check_completed_parts, body) == code
+    assert code_of(xml.parse_completed_parts, body) == code
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ TRAILER_BODY = (
 def test_documented_chunked_upload_with_trailer_is_verified():
     claim = sigv4.parse(b"PUT", b"/examplebucket/chunkObject.txt", b"", TRAILER_HEADERS)
     key = sigv4.verify(claim, SECRET, now=NOW, skew=900)
-    body = chunked_body(claim.payload, TRAILER_HEADERS, ChunkVerifier(claim, key), checksums=True)
+    body = chunked_body(claim.payload, TRAILER_HEADERS, ChunkVerifier(claim, key))
     body.feed(TRAILER_BODY)
     body.end()
     assert body.decoded_bytes == 66560

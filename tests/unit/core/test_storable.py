@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.core.storable import body_problem, key_problem
+from tidegate.core.storable import body_problem, bucket_problem, key_problem
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,11 @@ def test_seaweedfs_would_drop_the_data_of_a_key_that_ends_in_a_slash():
     assert body_problem("seaweedfs", "folder/", 0) == ""
     assert body_problem("seaweedfs", "file", 1) == ""
     assert body_problem("minio", "folder/", 1) == ""
+
+
+def test_seaweedfs_has_no_bucket_where_it_tells_whether_it_is_alive():
+    for name in ("status", "healthz", "readyz"):
+        assert name in bucket_problem("seaweedfs", name)
+        assert bucket_problem("minio", name) == ""
+    for name in ("metrics", "status2", "my-status", "buckets"):
+        assert bucket_problem("seaweedfs", name) == ""

@@ -56,7 +56,7 @@ def test_every_route_of_the_api_is_documented() -> None:
     page = (DOCS / "api.md").read_text()
     program = """
 from tidegate.web.app import create_app
-for path, operations in create_app(None).openapi()["paths"].items():
+for path, operations in create_app(None, ()).openapi()["paths"].items():
     for method in operations:
         print(method.upper(), path)
 """

@@ -9,6 +9,8 @@ from tidegate import settings as settings_module
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core import sigv4
 from tidegate.core.records import BackendEntry
+from tidegate.core.sigv4.canonical import canonical_pairs, canonical_request
+from tidegate.core.sigv4.keys import format_stamp, string_to_sign
 from tidegate.gateway.admission import Admission, admit
 from tidegate.gateway.directory import Directory, Missing
 from tidegate.gateway.http1 import RequestHead
@@ -66,6 +68,27 @@ class Records:
             )
         lines = [f"{method} {target} HTTP/1.1".encode(), *(name + b": " + value for name, value in sent.items())]
         return RequestHead(b"\r\n".join(lines) + b"\r\n\r\n")
+
+    def presigned(self, method: str, target: str, key: str, *, host: str = "gate", **headers: str) -> RequestHead:
+        """A request with its signature in the query."""
+        path, _, query = target.partition("?")
+        access_key, secret = self.keys[key]
+        stamp = format_stamp(self.now)
+        scope = f"{stamp[:8].decode()}/us-east-1/s3/aws4_request"
+        added = (
+            f"&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={access_key}/{scope}"
+            f"&X-Amz-Date={stamp.decode()}&X-Amz-Expires=60&X-Amz-SignedHeaders=host"
+        )
+        pairs = canonical_pairs((query + added).encode())
+        payload = dict(pairs).get(b"X-Amz-Content-Sha256", b"UNSIGNED-PAYLOAD")
+        canonical = canonical_request(
+            method.encode(), path.encode(), pairs, {b"host": host.encode()}, (b"host",), payload
+        )
+        key = sigv4.signing_key(secret, stamp[:8].decode(), "us-east-1")
+        signature = key.sign(string_to_sign(stamp, scope.encode(), canonical))
+        lines = [f"{method} {path}?{query}{added}&X-Amz-Signature={signature} HTTP/1.1", f"host: {host}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        return RequestHead("\r\n".join([*lines, "", ""]).encode())
 
     async def admitted(self, head: RequestHead, now: float | None = None) -> Admission:
         """Decides as an exchange does: what is missing is loaded, then the question is asked again."""

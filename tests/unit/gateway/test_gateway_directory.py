@@ -79,11 +79,7 @@ def test_entries_are_read_from_the_tables_with_secrets_opened(records: Records) 
         key, pool = directory.key(access_key), directory.pool("physics")
         assert key is not None and (key.secret, key.pool, key.policy) == (secret, "physics", "readwrite")
         assert directory.direct_pool("lab") == "physics"
-        assert pool is not None and (pool.address, pool.admin_secret, pool.manager_token) == (
-            "127.0.0.1:1",
-            "admin",
-            "token",
-        )
+        assert pool is not None and (pool.address, pool.manager_token) == ("127.0.0.1:1", "token")
         assert pool.disabled(records.now) is None
 
     uvloop.run(main())

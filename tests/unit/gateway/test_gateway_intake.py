@@ -18,7 +18,7 @@ def head(*headers: bytes) -> RequestHead:
 
 
 def plain(length: int) -> Intake:
-    return Intake(head(b"Content-Length: %d" % length), None)
+    return Intake(head(b"Content-Length: %d" % length), None, ())
 
 
 def test_a_body_of_known_length_ends_there_and_the_rest_is_handed_back() -> None:
@@ -38,12 +38,12 @@ def test_bytes_that_went_another_way_are_counted() -> None:
 
 def test_only_a_body_without_framing_and_checks_may_pass_unseen() -> None:
     assert plain(5).bypassable
-    assert not Intake(head(b"Transfer-Encoding: chunked"), None).bypassable
-    assert not Intake(head(b"Content-Length: 5"), aws_chunked(1)).bypassable
+    assert not Intake(head(b"Transfer-Encoding: chunked"), None, ()).bypassable
+    assert not Intake(head(b"Content-Length: 5"), aws_chunked(1), ()).bypassable
 
 
 def test_a_chunked_body_is_decoded_and_counted_both_ways() -> None:
-    intake = Intake(head(b"Transfer-Encoding: chunked"), None)
+    intake = Intake(head(b"Transfer-Encoding: chunked"), None, ())
     wire = chunk(b"hello") + LAST_CHUNK
     assert intake.take(wire) == (b"hello", b"")
     assert (intake.complete, intake.excess) == (True, False)
@@ -51,13 +51,13 @@ def test_a_chunked_body_is_decoded_and_counted_both_ways() -> None:
 
 
 def test_bytes_behind_a_chunked_body_are_told_of() -> None:
-    intake = Intake(head(b"Transfer-Encoding: chunked"), None)
+    intake = Intake(head(b"Transfer-Encoding: chunked"), None, ())
     intake.take(LAST_CHUNK + b"GET / HTTP/1.1\r\n\r\n")
     assert intake.complete and intake.excess
 
 
 def test_broken_chunks_are_refused_and_close_the_connection() -> None:
-    intake = Intake(head(b"Transfer-Encoding: chunked"), None)
+    intake = Intake(head(b"Transfer-Encoding: chunked"), None, ())
     with pytest.raises(S3Error) as refused:
         intake.take(b"zz\r\n")
     assert (refused.value.code, refused.value.closes) == ("BadRequest", True)
@@ -72,25 +72,27 @@ BODY = b"5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n"
 
 
 @given(st.lists(st.integers(1, 20), max_size=30))
-def test_an_aws_chunked_body_passes_as_it_came_in_any_pieces(sizes: list[int]) -> None:
-    intake, passed, at = Intake(head(b"Content-Length: %d" % len(BODY)), aws_chunked(5)), b"", 0
+def test_an_aws_chunked_body_is_decoded_in_any_pieces(sizes: list[int]) -> None:
+    intake, passed, at = Intake(head(b"Content-Length: %d" % len(BODY)), aws_chunked(5), ()), b"", 0
     for size in [*sizes, len(BODY)]:
         if at < len(BODY):
             passed += intake.take(BODY[at : at + size])[0]
             at += size
-    assert passed == BODY and intake.complete
+    assert passed == b"hello" and intake.complete
+    assert (intake.payload_length, intake.payload_bytes) == (5, 5)
+    assert (intake.trailer, intake.checksum) == (b"x-amz-checksum-crc32", b"NhCmhg==")
 
 
 def test_an_aws_chunked_body_that_ends_too_early_is_refused_though_its_length_is_right() -> None:
     cut = BODY[: BODY.index(b"0\r\n")]
     with pytest.raises(S3Error) as refused:
-        Intake(head(b"Content-Length: %d" % len(cut)), aws_chunked(5)).take(cut)
+        Intake(head(b"Content-Length: %d" % len(cut)), aws_chunked(5), ()).take(cut)
     assert refused.value.code == "IncompleteBody"
 
 
 def test_an_aws_chunked_body_inside_a_chunked_one_is_checked_after_decoding() -> None:
-    intake = Intake(head(b"Transfer-Encoding: chunked"), aws_chunked(5))
-    assert intake.take(chunk(BODY[:7]) + chunk(BODY[7:]) + LAST_CHUNK)[0] == BODY
-    broken = Intake(head(b"Transfer-Encoding: chunked"), aws_chunked(4))
+    intake = Intake(head(b"Transfer-Encoding: chunked"), aws_chunked(5), ())
+    assert intake.take(chunk(BODY[:7]) + chunk(BODY[7:]) + LAST_CHUNK)[0] == b"hello"
+    broken = Intake(head(b"Transfer-Encoding: chunked"), aws_chunked(4), ())
     with pytest.raises(S3Error):
         broken.take(chunk(BODY) + LAST_CHUNK)

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvloop
 
 from tidegate.adapters.sqlite_topics import SqliteTopics
-from tidegate.core.errors import NotFound, TidegateError, Unavailable
+from tidegate.core.errors import InvalidInput, NotFound, TidegateError, Unavailable
 from tidegate.gateway.journal import NoJournal, TopicJournal
 from tidegate.ports import Record, Topics
 
@@ -144,3 +144,24 @@ def test_without_a_log_everything_is_done_at_once() -> None:
     answers: list[TidegateError | None] = []
     NoJournal().append([Record("k", b"v")], answers.append)
     assert answers == [None]
+
+
+def test_it_is_told_when_the_log_cannot_be_written_and_not_when_a_batch_is_wrong(tmp_path: Path) -> None:
+    class Broken:
+        error: TidegateError = Unavailable("the disk is full")
+
+        def append(self, topic: str, records: Sequence[Record]) -> None:
+            raise self.error
+
+    async def main() -> None:
+        topics = Broken()
+        loop = asyncio.get_running_loop()
+        journal = TopicJournal(topics, TOPIC, loop, failed=told.append)  # type: ignore[arg-type]
+        assert await appended(journal, b"1") is topics.error
+        topics.error = InvalidInput("the record is too large")
+        assert await appended(journal, b"2") is topics.error
+        await journal.close()
+
+    told: list[str] = []
+    uvloop.run(main())
+    assert told == ["the disk is full"]

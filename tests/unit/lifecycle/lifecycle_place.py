@@ -103,6 +103,7 @@ class LifecyclePlace:
             self.tables,
             self.topics,
             self.open_stores(),
+            self.settings,
             limit=RateLimit(per_second),
             executor=executor,
             threads=2,

@@ -151,7 +151,7 @@ class MemoryStore:
         with_trouble = self._begin("delete")
         found = self._find(entry.key, entry.version_id)
         is_object = found is not None and not found.is_marker
-        if is_object if only_marker else not self._is_meant(entry):
+        if self._is_promoted(entry) or (is_object if only_marker else not self._is_meant(entry)):
             raise Conflict(entry.key)
         self._remove(entry)
         with_trouble()
@@ -201,12 +201,19 @@ class MemoryStore:
         return next((entry for entry in versions if entry.version_id == (version_id or versions[0].version_id)), None)
 
     def _is_meant(self, entry: DeleteEntry) -> bool:
-        if entry == DeleteEntry(entry.key, entry.version_id):
+        if self._is_promoted(entry):
+            return False
+        if entry._replace(noncurrent=False) == DeleteEntry(entry.key, entry.version_id):
             return True
         found = self._find(entry.key, entry.version_id)
-        if found is None or found.is_marker or (entry.noncurrent and found.is_latest):
+        if found is None or found.is_marker:
             return False
         return holds(entry, Identity(found.etag, found.size, found.last_modified))
+
+    def _is_promoted(self, entry: DeleteEntry) -> bool:
+        """Whether a version that is meant as a noncurrent one is current."""
+        found = self._find(entry.key, entry.version_id)
+        return entry.noncurrent and found is not None and found.is_latest
 
     def _remove(self, entry: DeleteEntry) -> None:
         if not entry.version_id and self.state is not Versioning.OFF:

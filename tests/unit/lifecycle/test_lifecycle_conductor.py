@@ -7,6 +7,7 @@ from lifecycle_place import DAYS, LifecyclePlace, rule_set
 
 from tidegate.core.errors import Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.lifecycle.conductor import Conductor
 from tidegate.lifecycle.listing_pass import ListingEngine
 from tidegate.lifecycle.pass_lock import LOCK, PassLock
 from tidegate.lifecycle.passes import (
@@ -281,3 +282,48 @@ def test_the_lock_of_a_process_that_is_dead_is_taken_over(place: LifecyclePlace)
     assert not PassLock(place.tables, seconds=60).try_acquire()
     place.tables.put(LOCK, f"{machine}/{pid}/{int(started) - 1}/{token}", expires_in=60)
     assert PassLock(place.tables, seconds=60).try_acquire()
+
+
+class _Failing:
+    """An engine whose passes fail."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def run(self, order: PassOrder, buckets: object, lock: object) -> PassReport:
+        self.passes += 1
+        begun = PassReport(order.id, "failing", order.trigger, order.now_ns, 1)
+        return begun.ended(order.now_ns, PassStatus.FAILED, problem="the disk is full")
+
+    def between(self, now: float) -> None: ...
+
+
+def test_no_pass_is_begun_without_space_and_its_round_comes_when_there_is_some(place: LifecyclePlace) -> None:
+    lacking = ["there are 0 MiB left"]
+    chosen = place.settings.model_copy(update={"cron": "0 * * * *"})
+    conductor = Conductor(place.tables, place.topics, chosen, {}, shortage=lambda: lacking[0])
+    lacking[0] = ""
+    assert conductor.run_once(ONE) is None
+    lacking[0] = "there are 0 MiB left"
+    requests = PassRequests(place.tables)
+    requests.submit(now=ONE)
+    assert conductor.run_once(ONE + 3600) is None
+    assert requests.oldest() is not None
+    lacking[0] = ""
+    assert [conductor.run_once(ONE + 3601 + number) is not None for number in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("lacking", "passes"), [("there are 0 MiB left", 2), ("", 1)])
+def test_a_daily_pass_that_failed_for_lack_of_space_is_made_up_for_once(
+    place: LifecyclePlace, lacking: str, passes: int
+) -> None:
+    engine, answers = _Failing(), ["", lacking]  # there is space when it begins, and none when it has failed
+    chosen = place.settings.model_copy(update={"cron": "0 * * * *", "engine": "failing"})
+    conductor = Conductor(
+        place.tables, place.topics, chosen, {"failing": engine}, shortage=lambda: answers.pop(0) if answers else ""
+    )
+    answers.insert(0, "")
+    conductor.run_once(ONE)
+    for number in range(4):
+        conductor.run_once(ONE + 3600 + number)
+    assert engine.passes == passes

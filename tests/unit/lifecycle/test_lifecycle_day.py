@@ -67,7 +67,9 @@ def test_the_log_says_that_the_demo_is_on(place: LifecyclePlace, caplog: pytest.
 
 
 def test_terms_are_those_of_the_settings() -> None:
-    terms = terms_of(LifecycleSettings(minimum_transition_bytes=0, storage_classes=("A",)), Versioning.ENABLED, 7)
+    settings = LifecycleSettings(minimum_transition_bytes=0, storage_classes=("A",))
+    terms = terms_of(settings, Versioning.ENABLED, 7, keeps_null_markers=True)
     assert (terms.versioning, terms.day_seconds, terms.minimum_transition_bytes) == (Versioning.ENABLED, 7, 0)
-    assert (terms.classes, terms.transitions_act) == (("A",), False)
-    assert terms_of(ORDINARY, Versioning.OFF, 1).minimum_transition_bytes == SMALL_OBJECT_BYTES
+    assert (terms.classes, terms.transitions_act, terms.keeps_null_markers) == (("A",), False, True)
+    ordinary = terms_of(ORDINARY, Versioning.OFF, 1, keeps_null_markers=False)
+    assert (ordinary.minimum_transition_bytes, ordinary.keeps_null_markers) == (SMALL_OBJECT_BYTES, False)

@@ -171,6 +171,27 @@ def test_a_noncurrent_version_that_became_current_again_survives(scene: Scene) -
     assert scene.store.versions["promoted"] == [promoted]
 
 
+@pytest.mark.parametrize("version_id", ["", "null"])
+def test_a_noncurrent_marker_that_became_the_newest_again_survives(scene: Scene, version_id: str) -> None:
+    """Also when an earlier attempt may have been made: a marker that is there was not removed by it."""
+    scene.store.state = Versioning.ENABLED
+    markers = []
+    for key in ("newest", "covered"):
+        scene.store.put(key, OLD)
+        markers.append(scene.store.put(key, OLD + 1, version_id=version_id, is_marker=True))
+        scene.store.put(key, LATER)
+    scene.publish(
+        *(scene.task(marker, Effect.REMOVE_MARKER, kind=ActionKind.NONCURRENT_DAYS) for marker in markers),
+    )
+    scene.store.versions["newest"] = [markers[0], scene.store.versions["newest"][2]]
+    scene.store.trouble = [("before", Unavailable("broken pipe"))]
+    scene.run()
+    assert scene.outcomes() == {"newest": Outcome.NOOP_RESOLVED, "covered": Outcome.DONE}
+    assert "it is the current version again" in scene.reasons()
+    assert scene.store.versions["newest"][0] == markers[0]
+    assert [version.is_marker for version in scene.store.versions["covered"]] == [False, False]
+
+
 def test_a_listed_etag_that_the_store_does_not_mean_is_not_held_against_the_object(scene: Scene) -> None:
     listed = scene.store.put("in-parts", OLD)
     scene.publish(scene.task(listed, etag="as-listed"))
@@ -251,6 +272,19 @@ def test_trouble_on_the_way_is_tried_again_at_once(scene: Scene, when: str) -> N
     scene.run()
     assert set(scene.outcomes().values()) == {Outcome.DONE}
     assert scene.store.versions == {}
+
+
+def test_what_is_gone_after_trouble_with_its_key_was_our_doing(scene: Scene) -> None:
+    scene.publish(scene.task(scene.store.put("k", OLD)))
+    scene.store.refused = {"k": "ServiceUnavailable"}
+
+    def done_all_the_same() -> None:
+        if len(scene.store.requests) > 1:
+            scene.store.refused, scene.store.versions = {}, {}
+
+    scene.store.before_delete = done_all_the_same
+    scene.run()
+    assert scene.outcomes() == {"k": Outcome.DONE}
 
 
 def test_lasting_trouble_is_left_for_later_and_then_to_the_next_pass(

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.core.records import Bucket, BucketState
 from tidegate.lifecycle.bucket_list import chosen
 from tidegate.lifecycle.bucket_work import Ending, PassClock, work_in
@@ -27,6 +28,7 @@ from tidegate.lifecycle.pass_lock import KeptLock, PassLock
 from tidegate.lifecycle.passes import PassOrder, PassProgress, PassReport, PassReports, PassStatus, new_pass_id
 from tidegate.lifecycle.snapshot import take_snapshot
 from tidegate.lifecycle.spark_engine import SparkEngine
+from tidegate.lifecycle.stop_switch import StopSwitch
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
 from tidegate.settings import Settings
@@ -211,6 +213,68 @@ def test_a_pass_that_is_told_to_stop_says_so_and_leaves_the_cursors(spark: Spark
     report = scene.run(scene.engine(), START + 2 * DAY + SECOND)
     assert (report.status, scene.frontiers()) == (PassStatus.INTERRUPTED, before)
     assert PassProgress.load(scene.place.tables) is None
+
+
+def test_a_pass_that_an_operator_stops_leaves_the_cursors_and_what_it_published_is_planned_again(
+    spark: SparkSession, scene: Scene, working: Callable[[], None]
+) -> None:
+    before = scene.frontiers()
+    switch = StopSwitch(scene.place.tables, scene.place.topics)
+
+    def stop_while_acting() -> None:
+        while not backlog(scene.place.topics)[1]:
+            time.sleep(0.02)
+        switch.stop(now_ns=1)
+
+    stopping = threading.Thread(target=stop_while_acting)
+    stopping.start()
+    report = scene.run(scene.engine(), START + 2 * DAY + SECOND)  # nobody carries its tasks out
+    stopping.join()
+    assert (report.status, scene.frontiers()) == (PassStatus.INTERRUPTED, before)
+    assert "lifecycle was stopped" in report.problem
+    switch.resume(now_ns=2)
+    working()
+    while backlog(scene.place.topics)[1]:
+        time.sleep(0.05)
+    assert scene.keys() == {"old", "new"}
+    assert [record.outcome for record in scene.place.audits()] == [Outcome.STOPPED]
+    again = scene.run(scene.engine(), START + 2 * DAY + 2 * SECOND)
+    assert (again.status, again.outcomes, scene.keys()) == (PassStatus.OK, {"DONE": 1}, {"new"})
+
+
+def test_a_bucket_stopped_by_itself_holds_its_cursors(
+    spark: SparkSession, scene: Scene, working: Callable[[], None]
+) -> None:
+    """The pass knows nothing of the stop, which comes when its tasks are published."""
+    StopSwitch(scene.place.tables, scene.place.topics).stop("photos", now_ns=1)
+    working()
+    report = scene.run(scene.engine(), START + 2 * DAY + SECOND)
+    assert (report.status, report.outcomes, scene.keys()) == (PassStatus.BLOCKED, {"STOPPED": 1}, {"old", "new"})
+    assert min(scene.frontiers()) < START + DAY + SECOND
+
+
+def test_a_rule_that_is_taken_back_and_put_again_during_a_pass_loses_no_deletion(
+    spark: SparkSession, scene: Scene, working: Callable[[], None]
+) -> None:
+    key = LIFECYCLE + scene.bucket.uid
+    rules = scene.place.tables.get(key)
+    assert rules is not None
+
+    def take_back() -> None:
+        while not backlog(scene.place.topics)[1]:
+            time.sleep(0.02)
+        scene.place.tables.put(key, rule_set(DAYS.replace(">1<", ">99999999<")).to_json())
+        working()
+
+    taking = threading.Thread(target=take_back)
+    taking.start()
+    report = scene.run(scene.engine(), START + 2 * DAY + SECOND)
+    taking.join()
+    assert (report.status, report.outcomes, scene.keys()) == (PassStatus.OK, {"NOOP_RESOLVED": 1}, {"old", "new"})
+    assert [record.reason for record in scene.place.audits()] == ["rule changed"]
+    scene.place.tables.put(key, rules)
+    again = scene.run(scene.engine(), START + 2 * DAY + 2 * SECOND)
+    assert (again.outcomes, scene.keys()) == ({"DONE": 1}, {"new"})
 
 
 def test_a_bucket_that_cannot_be_listed_is_a_problem_of_its_own(

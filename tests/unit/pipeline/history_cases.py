@@ -134,6 +134,7 @@ def histories(draw):
         day_seconds=draw(st.sampled_from([86_400, 43_200, 10])),
         minimum_transition_bytes=draw(st.sampled_from([0, 128 * 1024])),
         transitions_act=draw(st.booleans()),
+        keeps_null_markers=draw(st.sampled_from([False, False, False, True])),
     )
     return History(tuple(writer.events), terms)
 

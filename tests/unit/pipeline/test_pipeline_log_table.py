@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, Log, put
 
 from tidegate.pipeline import log_table
+from tidegate.pipeline.manifest import Manifest, RejectedFile
 
 
 @pytest.fixture
@@ -68,6 +70,19 @@ def test_retention_drops_whole_days_and_tells_the_horizon(log):
 def test_retention_that_drops_nothing_leaves_the_log_complete(log):
     assert log.table.retain(MIDNIGHT) == 0
     assert log.sizes() == list(range(20))
+
+
+def test_records_that_are_no_events_are_dropped_when_they_were_landed_long_ago(tmp_path):
+    table = log_table.LogTable(tmp_path)
+    folder = table.path / "_rejected"
+    folder.mkdir(parents=True)
+    for name, at in (("old", 100), ("new", 300)):
+        (folder / name).write_bytes(b"x")
+        os.utime(folder / name, (at, at))
+    table.commit(Manifest(rejected=(RejectedFile("_rejected/old", 1), RejectedFile("_rejected/new", 1))))
+    assert table.retain(200 * 10**9) == 0
+    assert [file.path for file in table.manifest().rejected] == ["_rejected/new"]
+    assert [file.name for file in folder.iterdir()] == ["new"]
 
 
 def test_what_was_dropped_is_not_landed_again(log):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from ipaddress import ip_address
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -43,6 +46,67 @@ def test_newer_javas_are_taken(tmp_path, monkeypatch, version):
 def test_the_session_counts_in_utc_and_serves_no_page(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_options_are_not_on_the_command_line_of_the_jvm(spark):
+    process = spark.sparkContext._gateway.proc
+    words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
+    assert "org.apache.spark.deploy.SparkSubmit" in words
+    assert "--conf" not in words
+    assert spark.sparkContext._gateway.gateway_parameters.auth_token not in " ".join(words)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == str(2 * os.cpu_count())  # and yet they hold
+    assert not list(Path(spark.sparkContext.getConf().get("spark.local.dir")).glob("*.properties"))
+
+
+def test_the_jvm_works_in_its_scratch_directory_and_not_where_it_was_started(spark):
+    process = spark.sparkContext._gateway.proc
+    assert Path(f"/proc/{process.pid}/cwd").readlink() == Path(spark.sparkContext.getConf().get("spark.local.dir"))
+
+
+def test_options_of_any_characters_reach_the_jvm_unchanged():
+    """`_escaped` writes what Java reads; here it is read by its rules for unicode escapes."""
+    for text in ("spark.a-b.C", " = : # ! \\ \n\r\t", "é\U0001f600"):
+        units = re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), session._escaped(text))
+        assert units.encode("utf-16-be", "surrogatepass").decode("utf-16-be") == text
+        assert re.fullmatch(r"([A-Za-z0-9]|\\u[0-9a-f]{4})*", session._escaped(text))
+
+
+def listening_addresses(pid):
+    """Those of the process's TCP sockets, as the kernel lists them."""
+    sockets = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for words in map(str.split, Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]):
+            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+                address = bytes.fromhex(words[1].partition(":")[0])
+                words32 = (address[at : at + 4][::-1] for at in range(0, len(address), 4))
+                whole = ip_address(b"".join(words32))
+                found.append(getattr(whole, "ipv4_mapped", None) or whole)
+    return found
+
+
+def test_strangers_are_answered_by_no_port_of_the_session(spark):
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+    secret = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager().getSecretKey()
+    assert len(secret) >= 32
+    listening = listening_addresses(spark.sparkContext._gateway.proc.pid)
+    assert listening and all(address.is_loopback for address in listening), listening
+
+
+def test_files_of_spark_are_its_user_s_alone(spark, tmp_path):
+    spark.range(10).write.parquet(str(tmp_path / "table"))
+    assert [path for path in (tmp_path / "table").rglob("*") if path.stat().st_mode & 0o077] == []
+
+
+def test_a_standalone_cluster_needs_a_secret_and_options_are_the_operators(tmp_path):
+    def options(**chosen):
+        settings = Settings(spark={"master": "spark://127.0.0.1:7077"} | chosen)
+        return session._options(settings, tmp_path / "spark", tmp_path / "scratch")
+
+    with pytest.raises(Unavailable, match=r"spark\.secret"):
+        options()
+    assert options(secret="s3cret")["spark.authenticate.secret"] == "s3cret"
+    assert options(options={"spark.authenticate": "false"})["spark.authenticate"] == "false"
 
 
 def test_there_is_room_for_the_compiled_code_of_many_passes(spark):

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from open_places import open_place
 
 from tidegate.assembly import open_tables
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
 from tidegate.settings import Settings
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where directories of pools can be made."""
+    with open_place() as place:
+        yield place
 
 
 @pytest.fixture

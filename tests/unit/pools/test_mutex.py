@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from full_disk import needs_small_disk, run_on_small_disk
 
 from tidegate.core.records import ManagerEntry
 from tidegate.pools.mutex import Mutex, MutexLost
@@ -76,3 +78,50 @@ def test_it_lives_longer_than_its_expiry_while_it_is_kept_and_expires_when_not(t
     time.sleep(0.8)
     with pytest.raises(MutexLost):
         mutex.keep()
+
+
+ON_A_FULL_DISK = """
+import time
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.errors import Full
+from tidegate.pools.mutex import Mutex, MutexLost
+
+tables = SqliteTables(disk / "tables.db")
+
+def use_up():
+    fill()
+    for size in (50_000, 10):
+        try:
+            while True:
+                tables.put("other", "x" * size)
+        except Full:
+            continue
+
+mutex = Mutex(tables, "demo", seconds=0.5)
+mutex.try_acquire()
+use_up()
+while mutex.keep():
+    time.sleep(0.1)
+for _ in range(8):
+    assert not mutex.keep()
+    time.sleep(0.1)
+assert tables.get("ma:demo") is None  # it has expired, and nobody can take it
+free()
+assert mutex.keep() and tables.get("ma:demo")
+
+use_up()
+while mutex.keep():
+    time.sleep(0.1)
+free()
+tables.put("ma:demo", "another manager's")
+try:
+    mutex.keep()
+except MutexLost as lost:
+    print(lost)
+"""
+
+
+@needs_small_disk
+def test_it_is_not_lost_while_the_tables_are_full_unless_another_takes_it_afterwards(tmp_path: Path) -> None:
+    done = run_on_small_disk(ON_A_FULL_DISK, tmp_path / "disk", size="8m")
+    assert "another manager is in charge" in done.stdout, done.stderr

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import getpass
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from open_places import give_to_service, service_user
 
 from tidegate.core.errors import AlreadyExists, InvalidInput, NotFound, TidegateError
 from tidegate.core.records import Pool, PoolState, PoolStatus
@@ -22,12 +22,13 @@ def everything(tables: Tables) -> dict[str, str]:
     return {key: value for prefix in prefixes for key, value in tables.scan(prefix)}
 
 
-def test_a_new_pool_has_a_private_directory_the_current_user_and_no_state(registry: Registry, data: Path) -> None:
+def test_a_new_pool_has_a_private_directory_the_service_s_user_and_no_state(registry: Registry, data: Path) -> None:
     pool = registry.create_pool("demo", now=NOW)
-    assert pool.owner == getpass.getuser()
+    assert pool.owner == service_user().pw_name
     assert pool.backend == "seaweedfs"
     assert pool.directory == str(data / "pools" / "demo")
     assert Path(pool.directory).stat().st_mode & 0o777 == 0o700
+    assert Path(pool.directory).stat().st_uid == service_user().pw_uid
     assert registry.pool("demo") == pool
     assert registry.pools() == [pool]
     assert registry.status("demo", NOW).state == "NONE"
@@ -106,6 +107,7 @@ def test_a_directory_with_files_of_somebody_is_refused_and_left_alone(registry: 
     place = tmp_path / "theses"
     (place / "master").mkdir(parents=True)
     (place / "master" / "thesis.tex").write_text("years of work")
+    give_to_service(place)
     with pytest.raises(InvalidInput, match="not a pool's"):
         registry.create_pool("demo", now=NOW, directory=str(place))
     assert [path.name for path in place.iterdir()] == ["master"]
@@ -115,6 +117,7 @@ def test_a_directory_with_files_of_somebody_is_refused_and_left_alone(registry: 
 def test_an_empty_directory_and_one_that_was_a_pools_before_are_taken(registry: Registry, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir(mode=0o700)
+    give_to_service(place)
     registry.create_pool("first", now=NOW, directory=str(place))
     (place / "volumes").mkdir()
     registry.delete_pool("first")
@@ -246,31 +249,41 @@ def test_a_bucket_name_is_taken_across_pools_until_it_is_deleted(registry: Regis
     assert registry.buckets("two") == [second]
 
 
-def test_every_change_of_keys_and_buckets_raises_the_generation(registry: Registry, tables: Tables) -> None:
+def test_only_a_bucket_that_the_backend_is_to_make_raises_the_generation(registry: Registry, tables: Tables) -> None:
     def generation() -> int:
         return int(tables.get("gn:demo") or 0)
 
     registry.create_pool("demo", now=NOW)
-    seen = [generation()]
     key, _ = registry.create_key("demo", now=NOW)
-    seen.append(generation())
-    registry.create_bucket("bucket", "demo", now=NOW)
-    seen.append(generation())
-    registry.set_bucket_policy("bucket", "public")
-    seen.append(generation())
-    registry.delete_bucket("bucket")
-    seen.append(generation())
+    registry.service_key("demo", now=NOW)
+    registry.create_bucket("by-client", "demo", now=NOW, by_client=True)
+    registry.set_bucket_policy("by-client", "public")
+    registry.delete_bucket("by-client")
     registry.delete_key(key.access_key)
-    seen.append(generation())
-    assert seen == sorted(set(seen))
+    registry.update_pool("demo", online=False)
+    assert generation() == 0
+    registry.create_bucket("bucket", "demo", now=NOW)
+    assert generation() == 1
 
 
-def test_changes_at_once_all_count_in_the_generation(registry: Registry, tables: Tables) -> None:
+def test_buckets_made_at_once_all_count_in_the_generation(registry: Registry, tables: Tables) -> None:
     registry.create_pool("demo", now=NOW)
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: registry.create_key("demo", now=NOW), range(24)))
+        list(threads.map(lambda number: registry.create_bucket(f"bucket-{number}", "demo", now=NOW), range(24)))
     assert int(tables.get("gn:demo") or 0) == 24
-    assert len(registry.keys("demo")) == 24
+    assert len(registry.buckets("demo")) == 24
+
+
+@pytest.mark.parametrize("name", ["status", "healthz", "readyz"])
+def test_a_bucket_whose_name_the_pool_s_backend_reserves_is_refused(
+    registry: Registry, tables: Tables, name: str
+) -> None:
+    registry.create_pool("demo", now=NOW)
+    before = everything(tables)
+    for by_client in (False, True):
+        with pytest.raises(InvalidInput, match=name):
+            registry.create_bucket(name, "demo", now=NOW, by_client=by_client)
+    assert everything(tables) == before
 
 
 def test_a_pool_s_state_follows_online_expiry_and_the_owner(registry: Registry) -> None:
@@ -308,19 +321,26 @@ def test_an_unknown_user_is_not_found(registry: Registry) -> None:
 
 def test_waiting_for_a_sleeping_pool_ends_at_once(registry: Registry) -> None:
     registry.create_pool("demo", now=NOW)
-    registry.create_key("demo", now=NOW)
+    registry.create_bucket("bucket", "demo", now=NOW)
     registry.wait_applied("demo", 0)
 
 
 def test_another_owner_needs_root_and_root_gives_it_the_directory(registry: Registry, tmp_path: Path) -> None:
-    (tmp_path / "place").mkdir()
+    (tmp_path / "place").mkdir(mode=0o700)
     if os.geteuid() != 0:
         with pytest.raises(InvalidInput, match="only root"):
             registry.create_pool("demo", now=NOW, owner="nobody")
         return
     found = Path(registry.create_pool("demo", now=NOW, owner="nobody").directory).stat()
-    assert found.st_uid == 65534
+    assert (found.st_uid, found.st_mode & 0o777) == (65534, 0o700)
+    registry.delete_pool("demo")
+    assert registry.create_pool("demo", now=NOW, owner="nobody").owner == "nobody"  # its own directory again
     with pytest.raises(InvalidInput, match="other than root"):
         registry.create_pool("other", now=NOW, owner="root")
     with pytest.raises(InvalidInput, match="belongs to root"):
         registry.create_pool("third", now=NOW, owner="nobody", directory=str(tmp_path / "place"))
+    with pytest.raises(InvalidInput, match="install -d -o nobody"):
+        registry.create_pool("third", now=NOW, owner="nobody", directory=str(tmp_path / "not-nobody-s-to-make"))
+    (tmp_path / "place").chmod(0o777)
+    made = Path(registry.create_pool("third", now=NOW, owner="nobody", directory=str(tmp_path / "place/p")).directory)
+    assert made.stat().st_uid == 65534

@@ -75,6 +75,21 @@ def test_root_on_debian_gets_java_installed(machine: Machine, tmp_path: Path) ->
     assert "installing Java" in done.stdout
 
 
+@pytest.mark.parametrize(("user", "known", "made"), [("0", False, True), ("0", True, False), ("1000", False, False)])
+def test_the_service_account_is_made_by_root_where_it_is_missing(
+    machine: Machine, tmp_path: Path, user: str, known: bool, made: bool
+) -> None:
+    machine.install("java", JAVA.format(version="17.0.15"))
+    machine.install("id", f'case "$*" in *tidegate) exit {0 if known else 1};; *) echo {user};; esac')
+    machine.install("useradd", f'echo "$@" >{tmp_path}/calls')
+    done = machine.setup()
+    calls = tmp_path / "calls"
+    assert calls.exists() == ("making the system account tidegate" in done.stdout) == made
+    if made:
+        words = "--system --user-group --no-create-home --shell /usr/sbin/nologin tidegate"
+        assert calls.read_text().strip() == words
+
+
 def test_an_old_python_is_refused_with_what_to_type(machine: Machine) -> None:
     machine.install("java", JAVA.format(version="17.0.15"))
     machine.install("apt-get", "exit 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from tidegate.core.lifecycle.tasks import AuditRecord, ObjectTask, Outcome
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.audit_trail import AuditTrail
 from tidegate.lifecycle.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.clock_guard import SEEN
 from tidegate.lifecycle.passes import BucketReport, PassReport, PassReports, PassStatus
 from tidegate.lifecycle.topics import create_topics
 
@@ -105,6 +107,55 @@ def test_a_simulation_needs_a_bucket_and_a_gateway(client: httpx.Client, bucket:
     assert (missing.status_code, missing.json()["error"]) == (404, "NotFound")
     alone = client.post("/api/v1/lifecycle/simulate", json={"bucket": bucket, "rules": RULES})
     assert (alone.status_code, alone.json()["error"]) == (503, "Unavailable")
+
+
+@pytest.fixture
+def resumed(client: httpx.Client) -> Iterator[None]:
+    """Other tests of the session want to go on."""
+    yield
+    client.post("/api/v1/lifecycle/resume", json={}).raise_for_status()
+
+
+def test_lifecycle_is_stopped_seen_stopped_and_resumed(
+    api: Api, client: httpx.Client, bucket: str, resumed: None
+) -> None:
+    def page() -> str:
+        return httpx.get(f"{api.url}/lifecycle", auth=("admin", api.token)).text
+
+    assert client.get("/api/v1/lifecycle").raise_for_status().json()["stopped"] is False
+    assert "tidegate_s3_lifecycle_stopped 0.0" in client.get("/metrics").text
+    one = client.post("/api/v1/lifecycle/stop", json={"bucket": bucket}).raise_for_status().json()
+    assert bucket in [stop["bucket"] for stop in one["stopped_buckets"]] and one["stopped"] is False
+    assert f"Lifecycle is stopped in bucket {bucket}." in page()
+    assert bucket not in httpx.get(f"{api.url}/").text
+    everything = client.post("/api/v1/lifecycle/stop", json={}).raise_for_status().json()
+    assert everything["stopped"] is True and everything["stopped_since"]
+    assert "Lifecycle is stopped since" in page() and "Lifecycle is stopped since" in httpx.get(f"{api.url}/").text
+    assert "tidegate_s3_lifecycle_stopped 1.0" in client.get("/metrics").text
+    refused = client.post("/api/v1/passes", json={})
+    assert (refused.status_code, refused.json()["error"]) == (409, "Conflict")
+    assert client.post("/api/v1/lifecycle/resume", json={}).json()["stopped"] is False
+    client.post("/api/v1/lifecycle/resume", json={"bucket": bucket}).raise_for_status()
+    assert "Lifecycle is stopped" not in page()
+    assert client.post("/api/v1/lifecycle/stop", json={"bucket": "no-such-bucket"}).status_code == 404
+
+
+def test_a_clock_that_is_not_believed_is_seen_and_confirmed(api: Api, client: httpx.Client) -> None:
+    tables = open_tables(api.settings, api.directory.path)
+    tables.put(SEEN, str(10**18))
+    tables.put("lifecycle/clock-problems/machine", "it is wrong", expires_in=60)
+    try:
+        assert client.get("/api/v1/lifecycle").json()["clock_problems"] == {"machine": "it is wrong"}
+        page = httpx.get(f"{api.url}/lifecycle", auth=("admin", api.token)).text
+        assert "No pass begins on machine: it is wrong." in page
+        assert "a clock is not believed" in httpx.get(f"{api.url}/").text
+        assert "tidegate_s3_lifecycle_clock_problems 1.0" in client.get("/metrics").text
+        assert client.post("/api/v1/passes", json={}).status_code == 409
+        seen = client.post("/api/v1/lifecycle/confirm-clock").raise_for_status().json()["clock_seen"]
+        assert seen > "2026" and client.post("/api/v1/passes", json={}).status_code == 202
+    finally:
+        tables.delete("lifecycle/clock-problems/machine")
+        tables.close()
 
 
 def test_the_log_is_told_in_numbers(client: httpx.Client) -> None:

@@ -38,7 +38,8 @@ class Terms:
 
     `minimum_transition_bytes` 0 lets small objects move, too. `classes` are the storage classes from the warmest to
     the coldest. `transitions_act` False says that nothing carries out transitions: they are planned where nothing
-    else is due, and do not hold up the expirations that they would otherwise go before.
+    else is due, and do not hold up the expirations that they would otherwise go before. `keeps_null_markers` says that
+    the store cannot remove delete markers of the null version.
     """
 
     versioning: Versioning = Versioning.OFF
@@ -46,6 +47,7 @@ class Terms:
     minimum_transition_bytes: int = SMALL_OBJECT_BYTES
     classes: tuple[str, ...] = STORAGE_CLASSES
     transitions_act: bool = True
+    keeps_null_markers: bool = False
 
     def coldness(self, storage_class: str) -> int:
         """STANDARD and classes that are not configured are the warmest."""
@@ -109,6 +111,8 @@ def _obstacles(situation: Situation, pair: RuleAction, subject: Subject, version
         yield reason
         return
     yield from failures(pair.rule.filter, situation.key, version)
+    if version is not None and version.is_marker and version.is_null and situation.terms.keeps_null_markers:
+        yield "the pool's store cannot remove delete markers of the null version"
     if version is not None and pair.action.kind.is_transition:
         yield from _obstacles_to_transition(situation, pair, version)
 

@@ -16,7 +16,7 @@ from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One action on one version or upload. With a `hold` it is due but must wait."""
+    """One action on one version or upload. With a `hold` it is due but must wait. Days are counted from `since_ns`."""
 
     effect: Effect
     kind: ActionKind
@@ -26,6 +26,7 @@ class Planned:
     version_id: str
     due_ns: int
     became_due_ns: int
+    since_ns: int
     storage_class: str = ""
     upload_id: str = ""
     hold: Hold | None = None
@@ -102,7 +103,8 @@ def plan_one(
     held_shown = False
     for assessment in due:
         if assessment.hold is None or not held_shown:
-            yield _planned(situation.key, "" if version is None else version.version_id, upload_id, assessment)
+            version_id = "" if version is None else version.version_id
+            yield _planned(situation.key, version_id, upload_id, assessment, subject)
         if assessment.hold is None:
             return
         held_shown = True
@@ -124,7 +126,7 @@ def _precedence(assessment: Assessment, terms: Terms) -> tuple[int, int, int, in
     )
 
 
-def _planned(key: str, version_id: str, upload_id: str, assessment: Assessment) -> Planned:
+def _planned(key: str, version_id: str, upload_id: str, assessment: Assessment, subject: Subject) -> Planned:
     assert assessment.due_ns is not None and assessment.became_due_ns is not None
     pair = assessment.pair
     return Planned(
@@ -136,6 +138,7 @@ def _planned(key: str, version_id: str, upload_id: str, assessment: Assessment) 
         version_id=version_id,
         due_ns=assessment.due_ns,
         became_due_ns=assessment.became_due_ns,
+        since_ns=subject.counted_from_ns,
         storage_class=pair.action.storage_class,
         upload_id=upload_id,
         hold=assessment.hold,

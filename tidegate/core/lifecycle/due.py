@@ -60,8 +60,7 @@ def due_at(action: Action, subject: Subject, *, day_seconds: float) -> int | Non
         return action.date * SECOND_NS
     if action.kind is ActionKind.EXPIRED_OBJECT_DELETE_MARKER:
         return subject.created_ns
-    start_ns = subject.noncurrent_since_ns if subject.place in _NONCURRENT else subject.created_ns
-    return after_days(start_ns, action.days or 0, day_seconds=day_seconds)
+    return after_days(subject.counted_from_ns, action.days or 0, day_seconds=day_seconds)
 
 
 def is_due(action: Action, subject: Subject, *, day_seconds: float, now_ns: int) -> bool:

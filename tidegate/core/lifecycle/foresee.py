@@ -41,10 +41,7 @@ class Outlook:
 
 
 class Foresight:
-    """For many keys under the same rules. The first pass begins at `now_ns`, the others when `pass_at` says.
-
-    `keeps_null_markers` says that the store cannot remove delete markers of the null version.
-    """
+    """For many keys under the same rules. The first pass begins at `now_ns`, the others when `pass_at` says."""
 
     def __init__(
         self,
@@ -54,14 +51,12 @@ class Foresight:
         now_ns: int,
         until_ns: int,
         pass_at: PassAt,
-        keeps_null_markers: bool = False,
     ) -> None:
         self._minimum = rule_set.minimum
         self._terms = terms
         self._now_ns = now_ns
         self._until_ns = until_ns
         self._pass_at = pass_at
-        self._keeps_null_markers = keeps_null_markers
         self._actions = ActionsByPrefix(rule_set)
 
     def outlook(self, key: str, versions: Sequence[Version], uploads: Sequence[Upload] = ()) -> Outlook:
@@ -69,7 +64,7 @@ class Foresight:
         pairs = self._actions.of(key)
         if not pairs:
             return Outlook(never=[*versions, *uploads])
-        course = _Course(key, versions, uploads, pairs, self._minimum, self._terms, self._keeps_null_markers)
+        course = _Course(key, versions, uploads, pairs, self._minimum, self._terms)
         found = Outlook()
         at_ns: int | None = self._now_ns
         while at_ns is not None and at_ns <= self._until_ns:
@@ -99,7 +94,6 @@ class _Course:
         pairs: list[RuleAction],
         minimum: TransitionMinimum,
         terms: Terms,
-        keeps_null_markers: bool,
     ) -> None:
         self._key = key
         self._versions = {version.version_id: version for version in versions}  # the newest first
@@ -107,7 +101,6 @@ class _Course:
         self._pairs = pairs
         self._minimum = minimum
         self._terms = terms
-        self._keeps_null_markers = keeps_null_markers
         self._told: set[tuple[_Name, str]] = set()
 
     def one_pass(self, at_ns: int) -> list[Foreseen]:
@@ -117,7 +110,6 @@ class _Course:
             entry
             for subject, item in self._subjects()
             for entry in plan_one(situation, self._pairs, subject, _version(item), upload_id=_name(item)[1])
-            if not self._is_impossible(entry.effect, item)
         ]
         return [self._done(entry, at_ns) for entry in plan if self._is_news(entry)]
 
@@ -151,12 +143,8 @@ class _Course:
     def _applying(self, situation: Situation, subject: Subject, item: Version | Upload) -> Iterator[Assessment]:
         for pair in self._pairs:
             assessment = assess(situation, pair, subject, _version(item))
-            if assessment.applies and not self._is_impossible(assessment.effect, item):
+            if assessment.applies:
                 yield assessment
-
-    def _is_impossible(self, effect: Effect, item: Version | Upload) -> bool:
-        is_marker = self._keeps_null_markers and effect is Effect.REMOVE_MARKER
-        return is_marker and isinstance(item, Version) and item.is_null
 
     def _turns(self, assessment: Assessment, at_ns: int) -> Iterator[int]:
         """The times after `at_ns` at which a pass may take the action."""

@@ -28,6 +28,9 @@ class Place(StrEnum):
     UPLOAD = "upload"
 
 
+_NONCURRENT = frozenset({Place.NONCURRENT, Place.NONCURRENT_MARKER})
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a key, or a delete marker.
@@ -82,6 +85,11 @@ class Subject:
     @property
     def noncurrent_since_ns(self) -> int:
         return self.demotions[self.index]
+
+    @property
+    def counted_from_ns(self) -> int:
+        """Where a count of days begins."""
+        return self.noncurrent_since_ns if self.place in _NONCURRENT else self.created_ns
 
 
 def placed(versions: Sequence[Version]) -> list[Subject]:

@@ -31,10 +31,23 @@ class Outcome(StrEnum):
     SKIPPED_OBJECT_LOCK = "SKIPPED_OBJECT_LOCK"
     RETRY_LATER = "RETRY_LATER"
     BLOCKED = "BLOCKED"
+    STOPPED = "STOPPED"
 
     @property
     def is_settled(self) -> bool:
         return self in (Outcome.DONE, Outcome.NOOP_RESOLVED, Outcome.SKIPPED_OBJECT_LOCK)
+
+
+class Stale(StrEnum):
+    """Why a task no longer holds when its turn comes: the reason in the record of its `NOOP_RESOLVED`.
+
+    Such a task settles nothing. Another rule may ask for the same object, and what was changed may be changed back: the
+    next pass judges anew.
+    """
+
+    RULE = "rule changed"
+    TAGS = "tags changed"
+    NEWER = "newer versions gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,8 @@ class ObjectTask:
     """One action on one version or upload.
 
     `last_modified` is the store's own text for the version's time, `etag` and `size` complete its identity: the
-    action is void for anything else that is found under the key. `created_ns` is the log's time of the same.
+    action is void for anything else that is found under the key. `created_ns` is the log's time of the same. Days are
+    counted from `since_ns`: the version's creation or, for a noncurrent one, that of its successor.
     """
 
     effect: Effect
@@ -84,6 +98,7 @@ class ObjectTask:
     action_id: str
     due_ns: int
     became_due_ns: int
+    since_ns: int = 0
     created_ns: int = 0
     last_modified: str = ""
     etag: str = ""
@@ -118,6 +133,7 @@ class ObjectTask:
             action_id=planned.action_id,
             due_ns=planned.due_ns,
             became_due_ns=planned.became_due_ns,
+            since_ns=planned.since_ns,
             created_ns=created_ns,
             last_modified=last_modified,
             etag=etag,
@@ -182,6 +198,11 @@ class Ended(NamedTuple):
     key: str
     became_due_ns: int
     outcome: Outcome
+    reason: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.outcome.is_settled and self.reason not in _STALE
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -194,11 +215,13 @@ class Ended(NamedTuple):
                 values["key"],
                 values["became_due_ns"],
                 Outcome(values["outcome"]),
+                values["reason"],
             )
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidInput(f"not an audit record of lifecycle: {error!r}") from None
 
 
+_STALE = frozenset(Stale)
 _Task = TypeVar("_Task")
 _REQUIRED: dict[type, frozenset[str]] = {
     cls: frozenset(field.name for field in fields(cls) if field.default is MISSING) for cls in (BucketTask, ObjectTask)
@@ -225,6 +248,7 @@ _OBJECT_DETAILS = {
     "actionId": "action_id",
     "dueAtNs": "due_ns",
     "becameDueAtNs": "became_due_ns",
+    "sinceNs": "since_ns",
     "createdAtNs": "created_ns",
     "lastModified": "last_modified",
     "etag": "etag",

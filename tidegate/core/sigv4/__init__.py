@@ -12,10 +12,11 @@ from tidegate.core.sigv4.claim import (
     STREAMING_UNSIGNED_TRAILER,
     UNSIGNED_PAYLOAD,
     Claim,
+    checked_payload,
     parse,
 )
 from tidegate.core.sigv4.keys import EMPTY_SHA256, SigningKey, signing_key
-from tidegate.core.sigv4.signing import presign, sign
+from tidegate.core.sigv4.signing import Signer, presign, sign
 from tidegate.core.sigv4.verification import verify
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
     "STREAMING_UNSIGNED_TRAILER",
     "UNSIGNED_PAYLOAD",
     "Claim",
+    "Signer",
     "SigningKey",
+    "checked_payload",
     "parse",
     "presign",
     "sign",

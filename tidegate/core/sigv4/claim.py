@@ -94,7 +94,7 @@ def parse(method: bytes, path: bytes, query: bytes, headers: Mapping[bytes, byte
             "Only one auth mechanism allowed: either the X-Amz-* query parameters or the Authorization header.",
         )
     scope, signature = _parse_authorization(authorization)
-    payload = _payload(headers.get(b"x-amz-content-sha256"))
+    payload = checked_payload(headers.get(b"x-amz-content-sha256"))
     stamp, timestamp = _request_time(headers)
     if stamp[:8] != scope.text[:8]:
         raise _bad_header(f'Invalid credential date "{scope.date}": it is not the day of the request.')
@@ -126,7 +126,7 @@ def _parse_query(method: bytes, path: bytes, pairs: list[Pair], headers: Mapping
         raise _bad_query(f'Invalid credential date "{scope.date}": it is not the day of X-Amz-Date.')
     expires = _parse_expires(values[b"X-Amz-Expires"])
     stated = values.get(b"X-Amz-Content-Sha256") or headers.get(b"x-amz-content-sha256")
-    payload = _payload(stated) if stated else UNSIGNED_PAYLOAD
+    payload = checked_payload(stated) if stated else UNSIGNED_PAYLOAD
     unsigned = [pair for pair in pairs if pair[0] != b"X-Amz-Signature"]
     canonical = _canonical(method, path, unsigned, headers, scope, payload)
     return Claim("presigned", scope, signature, stamp, timestamp, expires, payload, canonical)
@@ -195,7 +195,7 @@ def _parse_expires(text: bytes) -> int:
     return int(text)
 
 
-def _payload(value: bytes | None) -> str:
+def checked_payload(value: bytes | None) -> str:
     if value is None:
         raise S3Error("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
     if len(value) == 64 and not value.translate(None, _HEX_DIGITS):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
-from tidegate.core.sigv4.canonical import canonical_pairs, canonical_query, canonical_request
+from tidegate.core.sigv4.canonical import Pair, canonical_pairs, canonical_query, canonical_request
 from tidegate.core.sigv4.claim import UNSIGNED_PAYLOAD
-from tidegate.core.sigv4.keys import ALGORITHM, format_stamp, signing_key, string_to_sign
+from tidegate.core.sigv4.keys import ALGORITHM, SigningKey, format_stamp, signing_key, string_to_sign
 
 _ALSO_SIGNED = frozenset({b"host", b"content-md5", b"content-type"})
 
@@ -35,6 +36,45 @@ def sign(
         f"{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={names}, Signature={signature}".encode()
     )
     return added
+
+
+class Signer:
+    """Signs many requests with one credential. What the requests of a second share is made once."""
+
+    __slots__ = ("_credential",)
+
+    def __init__(self, access_key: str, secret: str, region: str) -> None:
+        self._credential = (access_key, secret, region)
+
+    def headers(
+        self, method: bytes, path: bytes, query: bytes, host: bytes, amz: list[Pair], *, payload: bytes, now: float
+    ) -> bytes:
+        """The lines to add to a request's head: date, payload and signature. Path and query are in their canonical
+        form, `amz` are all its other x-amz-* headers, with values that have no blanks at their ends."""
+        stamp, scope, start, key = _moment(*self._credential, int(now))
+        signed = sorted([(b"host", host), (b"x-amz-content-sha256", payload), (b"x-amz-date", stamp), *amz])
+        names = b";".join([name for name, _ in signed])
+        lines = b"\n".join([name + b":" + value for name, value in signed])
+        if b"  " in lines or b"\t" in lines:
+            lines = b"\n".join([name + b":" + b" ".join(value.split()) for name, value in signed])
+        canonical = b"%b\n%b\n%b\n%b\n\n%b\n%b" % (method, path, query, lines, names, payload)
+        signature = key.sign(string_to_sign(stamp, scope, canonical)).encode()
+        return b"x-amz-date: %b\r\nx-amz-content-sha256: %b\r\nauthorization: %b%b, Signature=%b\r\n" % (
+            stamp,
+            payload,
+            start,
+            names,
+            signature,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _moment(access_key: str, secret: str, region: str, second: int) -> tuple[bytes, bytes, bytes, SigningKey]:
+    """The timestamp of a second, the scope, the start of the authorization header, and the signing key."""
+    stamp = format_stamp(second)
+    scope = _scope(stamp, region)
+    start = f"{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders=".encode()
+    return stamp, scope.encode(), start, signing_key(secret, stamp[:8].decode(), region)
 
 
 def presign(

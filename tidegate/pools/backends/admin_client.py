@@ -9,6 +9,7 @@ from xml.etree.ElementTree import ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from tidegate.backend_address import host_header, is_socket, open_socket
 from tidegate.core.errors import Unavailable
 from tidegate.core.sigv4 import EMPTY_SHA256, sign
 
@@ -37,22 +38,22 @@ class AdminClient:
             raise Unavailable(f"the backend at {self._endpoint} answers {status} to the creation of bucket {name}")
 
     def _request(self, method: str, path: str, timeout: float) -> tuple[int, bytes]:
-        host, _, port = self._endpoint.rpartition(":")
+        host = host_header(self._endpoint)
         headers = sign(
             method.encode(),
             path.encode(),
             b"",
-            {b"host": self._endpoint.encode()},
+            {b"host": host},
             access_key=self._access_key,
             secret=self._secret,
             region=_REGION,
             payload=EMPTY_SHA256,
             now=time.time(),
         )
-        connection = http.client.HTTPConnection(host, int(port), timeout=timeout)
+        connection = _connection(self._endpoint, timeout)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-            connection.putheader("Host", self._endpoint)
+            connection.putheader("Host", host.decode())
             connection.putheader("Content-Length", "0")
             for name, value in headers.items():
                 connection.putheader(name.decode(), value.decode())
@@ -64,6 +65,23 @@ class AdminClient:
             raise Unavailable(f"the backend at {self._endpoint} does not answer: {why}") from None
         finally:
             connection.close()
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = open_socket(self._path)
+        self.sock.settimeout(self.timeout)
+
+
+def _connection(endpoint: str, timeout: float) -> http.client.HTTPConnection:
+    if is_socket(endpoint):
+        return _SocketConnection(endpoint, timeout)
+    host, _, port = endpoint.rpartition(":")
+    return http.client.HTTPConnection(host, int(port), timeout=timeout)
 
 
 def _bucket_names(body: bytes) -> set[str]:

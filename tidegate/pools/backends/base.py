@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tidegate.core.errors import TidegateError
+from tidegate.pools.backends.socket_directory import SocketDirectory
 from tidegate.pools.owners import Account
+from tidegate.settings import Isolation
 
-
-@dataclass(frozen=True, slots=True)
-class KeyGrant:
-    access_key: str
-    secret: str
-    policy: str
-
-
-@dataclass(frozen=True, slots=True)
-class BucketGrant:
-    name: str
-    policy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """Who may do what: all keys and buckets of a pool."""
-
-    keys: tuple[KeyGrant, ...]
-    buckets: tuple[BucketGrant, ...]
+# A disk with less space left counts as full.
+LEAST_FREE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +25,9 @@ class Launch:
     directory: Path
     account: Account
     log_file: Path
+    socket: SocketDirectory
+    isolation: Isolation
     ports: tuple[int, int]
-    domains: tuple[str, ...]
     memory_limit_mb: int
     admin_key: str
     admin_secret: str
@@ -62,14 +47,13 @@ class Backend(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """HOST:PORT of its S3 door."""
+        """Where its S3 door is: the path of a Unix socket, or HOST:PORT."""
 
     @property
     def pid(self) -> int: ...
 
-    def apply(self, setup: Setup, pause: Callable[[float], None]) -> None:
-        """Makes keys, buckets and policies as given, those of before included, and returns when they hold.
-        Raises `Unavailable`."""
+    def make_buckets(self, names: Collection[str]) -> None:
+        """Makes those that are missing. Raises `Unavailable`."""
 
     def check(self, timeout: float) -> None:
         """Asks it something simple. Raises `Unavailable` when there is no good answer in time."""

@@ -2,53 +2,127 @@
 
 from __future__ import annotations
 
-import ctypes
+import json
 import os
+import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tidegate.pools.backends import confined_exec
 from tidegate.pools.backends.base import Launch, StartFailed
-from tidegate.pools.owners import environment_of
+from tidegate.pools.owners import Account, environment_of
 
-_PR_SET_PDEATHSIG = 1
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
 _TAIL_BYTES = 4096
-
-# Loaded here: between fork and exec it would be too late.
-_libc = ctypes.CDLL(None, use_errno=True)
+_POLL_SECONDS = 0.005
 
 
-def start_child(
-    launch: Launch, command: Sequence[str], *, environment: dict[str, str], pass_fds: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    """Runs `command` in the pool's directory, as its owner, with a clean environment and `environment` added."""
-    account = launch.account
-    identity: dict[str, object] = {}
-    if not account.is_current:
-        identity = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What is executed, and what it is to find in the pool's directory, in which it runs: directories that are made
+    anew, directories that are kept, and files with their text."""
+
+    program: Path
+    arguments: Sequence[str]
+    environment: dict[str, str]
+    descriptors: Sequence[int]
+    fresh: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def start_child(launch: Launch, server: Server, *, namespaces: bool) -> subprocess.Popen[bytes]:
+    """Returns when the server was executed, as the pool's owner and with a clean environment. Raises `StartFailed`."""
+    specification = _specification(launch.account, str(launch.directory), namespaces=namespaces) | {
+        "program": str(server.program),
+        "arguments": list(server.arguments),
+        "fresh": list(server.fresh),
+        "kept": list(server.kept),
+        "files": server.files,
+    }
+    environment = environment_of(launch.account) | server.environment
     log = _open_log(launch.log_file)
     try:
-        return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
-            command,
-            cwd=launch.directory,
-            env=environment_of(account) | environment,
+        process, report = _start(specification, environment, log, server.descriptors)
+    finally:
+        os.close(log)
+    try:
+        while not select.select([report], [], [], 0)[0]:
+            launch.pause(_POLL_SECONDS)
+        line = os.read(report, select.PIPE_BUF)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        os.close(report)
+    if line:
+        process.wait()
+        answer = json.loads(line)
+        raise StartFailed(answer["why"], definite=answer["definite"])
+    return process
+
+
+def namespace_problem(account: Account | None) -> str:
+    """Why a process of that account, or else of this user, gets no namespaces of its own; "" when it does. Tries it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        process, report = _start(_specification(account, "/", namespaces=True), {}, nowhere, ())
+    finally:
+        os.close(nowhere)
+    try:
+        line = os.read(report, select.PIPE_BUF)
+    finally:
+        os.close(report)
+        process.wait()
+    return str(json.loads(line)["why"]) if line else ""
+
+
+def _specification(account: Account | None, directory: str, *, namespaces: bool) -> dict[str, Any]:
+    """Without an account the process keeps this one's identity."""
+    identity = None
+    if account is not None and not account.is_current:
+        identity = {"uid": account.uid, "gid": account.gid, "groups": list(account.groups)}
+    return {
+        "account": identity,
+        "user": account.user if account is not None else "",
+        "directory": directory,
+        "namespaces": namespaces,
+        "parent": os.getpid(),
+        "fresh": [],
+        "kept": [],
+        "files": {},
+    }
+
+
+def _start(
+    specification: dict[str, Any], environment: dict[str, str], log: int, descriptors: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the descriptor from which its report can be read."""
+    report, theirs = os.pipe2(os.O_CLOEXEC)
+    text = json.dumps(specification | {"report": theirs})
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", confined_exec.__file__, text],
+            cwd="/",
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=pass_fds,
-            umask=0o077,
+            pass_fds=(*descriptors, theirs),
             start_new_session=True,
-            preexec_fn=_bound_to(os.getpid()),
-            **identity,
         )
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise StartFailed(f"{account.user} cannot use {error.filename}: {error.strerror}", definite=True) from None
     except OSError as error:
+        os.close(report)
         raise StartFailed(f"the backend's process cannot be started: {error.strerror}") from None
     finally:
-        os.close(log)
+        os.close(theirs)
+    return process, report
 
 
 def end_child(process: subprocess.Popen[bytes], seconds: float, closed: Callable[[], bool]) -> None:
@@ -74,17 +148,6 @@ def log_tail(file: Path, since: int) -> str:
             return stream.read().decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _bound_to(manager: int) -> Callable[[], None]:
-    def prepare() -> None:
-        # After the change of user, which would clear it.
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the manager's mask is not the backend's
-        if os.getppid() != manager:  # it died before the first line
-            os._exit(1)
-
-    return prepare
 
 
 def _open_log(file: Path) -> int:

@@ -175,5 +175,6 @@ def situations(draw):
         day_seconds=draw(st.sampled_from([86_400, 10, 0.5])),
         minimum_transition_bytes=draw(st.sampled_from([0, SMALL_OBJECT_BYTES])),
         transitions_act=draw(st.booleans()),
+        keeps_null_markers=draw(st.booleans()),
     )
     return draw(histories(versioning)), draw(uploads), draw(rule_sets()), terms, draw(presents)

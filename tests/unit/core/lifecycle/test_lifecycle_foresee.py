@@ -34,10 +34,8 @@ def at_one(moment):
     return -(-(moment - HOUR) // DAY) * DAY + HOUR
 
 
-def outlook(rule_set, versions=(), uploads=(), *, now=MIDNIGHT, days=100, pass_at=at_one, keeps=False, **terms):
-    foresight = Foresight(
-        rule_set, Terms(**terms), now_ns=now, until_ns=now + days * DAY, pass_at=pass_at, keeps_null_markers=keeps
-    )
+def outlook(rule_set, versions=(), uploads=(), *, now=MIDNIGHT, days=100, pass_at=at_one, **terms):
+    foresight = Foresight(rule_set, Terms(**terms), now_ns=now, until_ns=now + days * DAY, pass_at=pass_at)
     return foresight.outlook("k", versions, uploads)
 
 
@@ -83,7 +81,7 @@ def test_on_a_suspended_bucket_the_marker_takes_the_place_of_the_null_version():
 
 def test_a_marker_that_the_store_cannot_remove_stays():
     versions = [marker("null", MIDNIGHT - 9 * DAY)]
-    kept = outlook(rules(rule(MARKER_CLEANUP)), versions, versioning=Versioning.SUSPENDED, keeps=True)
+    kept = outlook(rules(rule(MARKER_CLEANUP)), versions, versioning=Versioning.SUSPENDED, keeps_null_markers=True)
     assert (kept.actions, kept.never) == ([], versions)
     removed = outlook(rules(rule(MARKER_CLEANUP)), versions, versioning=Versioning.SUSPENDED)
     assert [entry.planned.effect for entry in removed.actions] == [Effect.REMOVE_MARKER]

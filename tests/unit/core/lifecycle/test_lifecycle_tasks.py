@@ -22,6 +22,7 @@ from tidegate.core.lifecycle.tasks import (
     Ended,
     ObjectTask,
     Outcome,
+    Stale,
 )
 
 BUCKET_TASK = BucketTask("alice", "b", "u1", "pass-1", MIDNIGHT)
@@ -38,6 +39,7 @@ OBJECT_TASK = ObjectTask(
     action_id="r/NoncurrentDays",
     due_ns=MIDNIGHT,
     became_due_ns=MIDNIGHT + 1,
+    since_ns=MIDNIGHT - 2,
     created_ns=MIDNIGHT - DAY,
     last_modified="2024-10-03T00:00:00.000Z",
     etag='"e"',
@@ -80,6 +82,7 @@ def test_an_object_task_has_the_published_shape_with_the_identity_and_the_reason
             "actionId": "r/NoncurrentDays",
             "dueAtNs": MIDNIGHT,
             "becameDueAtNs": MIDNIGHT + 1,
+            "sinceNs": MIDNIGHT - 2,
             "createdAtNs": MIDNIGHT - DAY,
             "lastModified": "2024-10-03T00:00:00.000Z",
             "etag": '"e"',
@@ -100,7 +103,7 @@ def test_an_object_task_is_read_as_it_was_written(key, version_id, etag, size, e
     assert ObjectTask.from_bytes(task.to_bytes()) == task
     record = AuditRecord(5, task, Outcome.NOOP_RESOLVED, reason=key, worker=etag)
     assert AuditRecord.from_json(record.to_json()) == record
-    ended = Ended(task.pass_id, task.bucket, task.bucket_uid, key, task.became_due_ns, Outcome.NOOP_RESOLVED)
+    ended = Ended(task.pass_id, task.bucket, task.bucket_uid, key, task.became_due_ns, Outcome.NOOP_RESOLVED, key)
     assert Ended.from_json(record.to_json()) == ended
 
 
@@ -144,3 +147,10 @@ def test_only_settled_outcomes_let_a_cursor_move_on():
         Outcome.NOOP_RESOLVED,
         Outcome.SKIPPED_OBJECT_LOCK,
     }
+
+
+@pytest.mark.parametrize("reason", Stale)
+def test_a_task_that_no_longer_held_settles_nothing(reason):
+    record = AuditRecord(5, OBJECT_TASK, Outcome.NOOP_RESOLVED, reason=reason.value)
+    assert not Ended.from_json(record.to_json()).is_settled
+    assert Ended.from_json(replace(record, reason="it is gone").to_json()).is_settled

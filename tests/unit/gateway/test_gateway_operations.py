@@ -4,17 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.operations import OPERATIONS, classify
+from tidegate.core.operations import passed_on, read_query
 from tidegate.core.s3errors import S3Error
+from tidegate.gateway.operations import OPERATIONS, TABLE
 
 COPY = {b"x-amz-copy-source": b"/b/k"}
 FORM = {b"content-type": b"multipart/form-data; boundary=x"}
 
 
-def name_of(method, target, headers=None):
+def scope_of(bucket, key):
+    return "object" if key else "bucket" if bucket else "service"
+
+
+def found(method, target, headers=None):
     path, _, query = target.partition("?")
     bucket, _, key = path[1:].partition("/")
-    return classify(method, bucket, key, query.encode(), headers or {}).name
+    return TABLE.find(method, scope_of(bucket, key), read_query(query.encode()), headers or {})
+
+
+def name_of(method, target, headers=None):
+    return found(method, target, headers)[0].name
 
 
 def code_of(method, target, headers=None):
@@ -61,6 +70,8 @@ def code_of(method, target, headers=None):
         ("GET", "/b/k?versionId=3&partNumber=1&response-content-type=x", "GetObject"),
         ("GET", "/b/k?X-Amz-Signature=acl&x-id=GetObject", "GetObject"),
         ("GET", "/b/k?unknown&other=tagging", "GetObject"),
+        ("GET", "/b/k?x;tagging", "GetObject"),
+        ("GET", "/b/k?Tagging", "GetObject"),
         ("HEAD", "/b/k?versionId=3", "HeadObject"),
         ("PUT", "/b/k", "PutObject"),
         ("PUT", "/b/k?x-id=PutObject", "PutObject"),
@@ -94,6 +105,8 @@ def test_request_is_recognised(method, target, name):
         ("/b/k?x-id=CopyObject", "CopyObject"),
         ("/b/k?uploadId=u&partNumber=2", "UploadPartCopy"),
         ("/b/k?tagging", "PutObjectTagging"),
+        ("/b", "CreateBucket"),
+        ("/b?tagging", "PutBucketTagging"),
     ],
 )
 def test_copy_source_makes_a_put_a_copy(target, name):
@@ -226,8 +239,89 @@ def test_journalled_operations_are_those_that_change_what_a_bucket_holds_or_is()
 )
 def test_any_request_is_recognised_or_refused(method, bucket, key, query):
     try:
-        operation = classify(method, bucket, key if bucket else "", query, {})
+        operation, _ = TABLE.find(method, scope_of(bucket, key if bucket else ""), read_query(query), {})
     except S3Error as refused:
         assert refused.status in (400, 405, 501)
     else:
         assert operation.scope == ("service" if not bucket else "object" if key else "bucket")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "parameters"),
+    [
+        ("GET", "/b/k?x;tagging&versionId=a%2Bb&x-id=GetObject&versionid=3", {"versionId": "a+b"}),
+        ("GET", "/b?prefix=a+b%26c;d&marker=&fetch-owner=true&X-Amz-Date=1", {"prefix": "a b&c;d", "marker": ""}),
+        ("GET", "/b?list-type=2&fetch-owner=true", {"list-type": "2", "fetch-owner": "true"}),
+        ("PUT", "/b/k?uploadId=u&partNumber=7&acl;x", {"uploadId": "u", "partNumber": "7"}),
+        ("PUT", "/b/k?tagging=x&prefix=y", {}),
+        ("OPTIONS", "/b/k?versionId=3", {}),
+    ],
+)
+def test_only_the_parameters_that_the_operation_knows_count(method, target, parameters):
+    assert found(method, target)[1] == parameters
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("PUT", "/b/k?versionId=3"),
+        ("GET", "/b?versionId=3"),
+        ("DELETE", "/b/k?partNumber=3"),
+        ("GET", "/b/k?versionId="),
+        ("GET", "/b/k?versionId=1&versionId=2"),
+        ("GET", "/b?prefix=a&prefix=b"),
+        ("POST", "/b/k?uploadId="),
+        ("PUT", "/b/k?partNumber=1&uploadId=%0A"),
+        ("DELETE", "/b/k?uploadId=u%0D%0A"),
+        ("GET", "/b/k?versionId=%C3%A9"),
+        ("GET", "/b/k?versionId=a%20b"),
+    ],
+)
+def test_a_parameter_that_says_what_is_meant_is_never_left_out_or_chosen_from(method, target):
+    assert code_of(method, target) == "InvalidArgument"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "header"),
+    [
+        ("PUT", "/b/k", b"x-amz-write-offset-bytes"),
+        ("PUT", "/b/k", b"if-unmodified-since"),
+        ("DELETE", "/b/k?uploadId=u", b"x-amz-if-match-initiated-time"),
+        ("PUT", "/b/k?tagging", b"if-match"),
+        ("POST", "/b?delete", b"if-match"),
+        ("PUT", "/b/k", b"x-amz-copy-source-if-match"),
+    ],
+)
+def test_a_condition_of_a_change_that_would_not_be_heeded_is_refused(method, target, header):
+    assert code_of(method, target, {header: b"x"}) == "NotImplemented"
+
+
+def test_only_listed_headers_are_passed_on():
+    given = {
+        b"host": b"h",
+        b"content-type": b"text/plain",
+        b"x-amz-meta-a": b"1",
+        b"x-amz-acl": b"public-read",
+        b"authorization": b"secret",
+        b"x-http-method-override": b"DELETE",
+        b"origin": b"http://there",
+        b"range": b"bytes=0-1",
+    }
+    assert dict(passed_on(OPERATIONS["PutObject"], given)) == {
+        b"content-type": b"text/plain",
+        b"x-amz-meta-a": b"1",
+        b"origin": b"http://there",
+    }
+    assert dict(passed_on(OPERATIONS["GetObject"], given)) == {b"origin": b"http://there", b"range": b"bytes=0-1"}
+    assert dict(passed_on(OPERATIONS["DeleteObject"], given)) == {b"origin": b"http://there"}
+
+
+def test_every_change_has_its_own_handler_or_its_events():
+    for operation in OPERATIONS.values():
+        assert not operation.journals or operation.events is not None or operation.handler is not None
+
+
+def test_every_document_that_is_forwarded_is_written_anew():
+    for operation in OPERATIONS.values():
+        if operation.body is not None and operation.body.limit is not None:
+            assert operation.body.write is not None or operation.handler is not None

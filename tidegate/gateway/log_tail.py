@@ -1,0 +1,54 @@
+"""The events that the metadata log gets about a few keys, whichever gateway writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.core.events import Event
+from tidegate.core.known_events import KnownEvents
+from tidegate.ports import Topics
+
+_PAGE = 1000
+
+
+class LogTail:
+    """All calls but `watch` block, and come from one thread at a time."""
+
+    def __init__(self, topics: Topics, topic: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._reached: list[int] = []
+        self._events: dict[str, list[Event]] = {}
+
+    def watch(self, bucket: str, key: str) -> None:
+        """From here on the key's events are kept. It may be called while the log is read: what is appended later is
+        read later."""
+        self._events.setdefault(f"{bucket}/{key}", [])
+
+    def keep_only(self, wanted: Iterable[tuple[str, str]]) -> None:
+        """Forgets all other keys."""
+        kept = {f"{bucket}/{key}" for bucket, key in wanted}
+        for name in [name for name in self._events if name not in kept]:
+            del self._events[name]
+
+    def known(self, bucket: str, key: str) -> KnownEvents:
+        """What the log has got about a key that is watched."""
+        self.catch_up()
+        return KnownEvents(self._events.get(f"{bucket}/{key}", ()))
+
+    def catch_up(self) -> None:
+        """Reads what was appended since the last time; nothing is read while no key is watched."""
+        bounds = self._topics.bounds(self._topic)
+        if not self._events or len(self._reached) != len(bounds):
+            self._reached = [end for _, end in bounds]
+            return
+        for partition, (first, end) in enumerate(bounds):
+            self._reached[partition] = max(self._reached[partition], first)
+            while self._reached[partition] < end:
+                messages = self._topics.read(self._topic, partition, self._reached[partition], _PAGE)
+                if not messages:
+                    break
+                for message in messages:
+                    if message.key in self._events:
+                        self._events[message.key].append(Event.from_bytes(message.value))
+                self._reached[partition] = messages[-1].offset + 1

@@ -1,0 +1,363 @@
+"""The table of S3's operations: one record says everything about each.
+
+`core.operations.Operation` explains the fields. What a record does not name is not passed on to a backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core import checksums, xml
+from tidegate.core.documents import document_xml
+from tidegate.core.operations import DATA, Body, Operation, OperationTable, Scope
+from tidegate.gateway import bucket_settings, buckets, deletes, expiration, journalling, replies
+
+_KIB = 1024
+
+
+def _document(root: str, limit: int = 64 * _KIB) -> Body:
+    """An XML document that only the backend needs to understand."""
+    return Body(limit, lambda body: xml.read_document(body, root), document_xml)
+
+
+# --- headers and parameters --------------------------------------------------------------------------------------
+
+_CORS = frozenset((b"origin",))
+_CUSTOMER_KEY = frozenset(
+    b"x-amz-server-side-encryption-customer-" + name for name in (b"algorithm", b"key", b"key-md5")
+)
+_SOURCE_KEY = frozenset(name.replace(b"x-amz-", b"x-amz-copy-source-", 1) for name in _CUSTOMER_KEY)
+_CONDITIONS_OF_READS = frozenset((b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since"))
+_CONDITIONS_OF_WRITES = frozenset((b"if-match", b"if-none-match"))
+_CONDITIONS_OF_SOURCES = frozenset(
+    b"x-amz-copy-source-" + name
+    for name in (b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since")
+)
+# What an upload, a copy or the start of an upload in parts says about the object that is to come about. The gateway
+# writes content-encoding, x-amz-tagging, checksums and a copy's source anew (`backend_requests`).
+_DESCRIPTION = _CUSTOMER_KEY | frozenset(
+    (
+        *(b"cache-control", b"content-disposition", b"content-language", b"content-type", b"expires"),
+        *(b"x-amz-storage-class", b"x-amz-website-redirect-location"),
+        *(b"x-amz-object-lock-mode", b"x-amz-object-lock-retain-until-date", b"x-amz-object-lock-legal-hold"),
+        *(b"x-amz-server-side-encryption", b"x-amz-server-side-encryption-aws-kms-key-id"),
+        *(b"x-amz-server-side-encryption-context", b"x-amz-server-side-encryption-bucket-key-enabled"),
+    )
+)
+_CHECKSUM_KINDS = frozenset((b"x-amz-checksum-algorithm", b"x-amz-checksum-type", b"x-amz-sdk-checksum-algorithm"))
+_BYPASS = frozenset((b"x-amz-bypass-governance-retention",))
+_OVERRIDES = frozenset(
+    f"response-{name}"
+    for name in (
+        *("cache-control", "content-disposition", "content-encoding", "content-language", "content-type"),
+        "expires",
+    )
+)
+_VERSION = frozenset(("versionId",))
+_UPLOAD = frozenset(("uploadId",))
+_PAGE = frozenset(("delimiter", "encoding-type", "prefix"))
+
+# --- ways to make a record ---------------------------------------------------------------------------------------
+
+
+def _read(name: str, scope: Scope, method: str = "GET", subresource: str = "", **more: Any) -> Operation:
+    return _operation(name, scope, method, subresource, reads=True, **more)
+
+
+def _write(name: str, scope: Scope, method: str, subresource: str = "", **more: Any) -> Operation:
+    return _operation(name, scope, method, subresource, writes=True, **more)
+
+
+def _change(name: str, scope: Scope, method: str, subresource: str = "", **more: Any) -> Operation:
+    return _operation(name, scope, method, subresource, writes=True, journals=True, **more)
+
+
+def _copy(name: str, *, headers: frozenset[bytes] = frozenset(), **more: Any) -> Operation:
+    headers |= _CONDITIONS_OF_SOURCES | _CUSTOMER_KEY | _SOURCE_KEY
+    return _operation(
+        name, "object", "PUT", reads=True, writes=True, anonymous=True, is_copy=True, headers=headers, **more
+    )
+
+
+def _operation(
+    name: str,
+    scope: Scope,
+    method: str,
+    subresource: str = "",
+    *,
+    headers: frozenset[bytes] = frozenset(),
+    **more: Any,
+) -> Operation:
+    return Operation(
+        name=name,
+        scope=scope,
+        method=method,
+        subresource=subresource,
+        headers=headers | _CORS,
+        **more,
+    )
+
+
+def _shown(name: str, method: str) -> Operation:
+    """An object is shown, whole or its head alone."""
+    return _read(
+        name,
+        "object",
+        method,
+        anonymous=True,
+        parameters=_VERSION | _OVERRIDES | {"partNumber"},
+        headers=_CONDITIONS_OF_READS | _CUSTOMER_KEY | {b"range", b"x-amz-checksum-mode"},
+        handler=expiration.look_up_tags,
+        reply_headers=expiration.of_read,
+    )
+
+
+def _preflight(scope: Scope) -> Operation:
+    asked = frozenset((b"access-control-request-method", b"access-control-request-headers"))
+    return _operation("CorsPreflight", scope, "OPTIONS", anonymous=True, headers=asked)
+
+
+_SERVICE = (_read("ListBuckets", "service", handler=buckets.list_buckets),)
+
+_BUCKET = (
+    _change(
+        "CreateBucket", "bucket", "PUT", body=Body(64 * _KIB, xml.parse_create_bucket), handler=buckets.create_bucket
+    ),
+    _change("DeleteBucket", "bucket", "DELETE", handler=buckets.delete_bucket),
+    _read("HeadBucket", "bucket", "HEAD", anonymous=True),
+    _read("ListObjects", "bucket", anonymous=True, parameters=_PAGE | {"marker", "max-keys"}),
+    _read(
+        "ListObjectsV2",
+        "bucket",
+        anonymous=True,
+        parameters=_PAGE | {"continuation-token", "fetch-owner", "list-type", "max-keys", "start-after"},
+    ),
+    _read(
+        "ListObjectVersions",
+        "bucket",
+        subresource="versions",
+        anonymous=True,
+        parameters=_PAGE | {"key-marker", "max-keys", "version-id-marker"},
+    ),
+    _write(
+        "ListMultipartUploads",
+        "bucket",
+        "GET",
+        "uploads",
+        anonymous=True,
+        parameters=_PAGE | {"key-marker", "max-uploads", "upload-id-marker"},
+    ),
+    _change(
+        "DeleteObjects",
+        "bucket",
+        "POST",
+        "delete",
+        anonymous=True,
+        conditions=_BYPASS,
+        body=Body(4096 * _KIB, xml.parse_delete_request),
+        handler=deletes.delete_objects,
+    ),
+    _read("GetBucketLocation", "bucket", subresource="location"),
+    _read("GetBucketAcl", "bucket", subresource="acl"),
+    _read("GetBucketRequestPayment", "bucket", subresource="requestPayment"),
+    _read("GetBucketVersioning", "bucket", subresource="versioning"),
+    _change(
+        "PutBucketVersioning",
+        "bucket",
+        "PUT",
+        "versioning",
+        body=Body(64 * _KIB, xml.parse_versioning, xml.versioning_xml),
+        events=journalling.versioning_changed,
+    ),
+    _read("GetBucketTagging", "bucket", subresource="tagging"),
+    _change(
+        "PutBucketTagging",
+        "bucket",
+        "PUT",
+        "tagging",
+        body=Body(64 * _KIB, lambda body: xml.parse_tagging(body, xml.MOST_BUCKET_TAGS), xml.tagging_xml),
+        events=journalling.bucket_tagged,
+    ),
+    _change("DeleteBucketTagging", "bucket", "DELETE", "tagging", events=journalling.attribute_changed),
+    _read("GetBucketCors", "bucket", subresource="cors"),
+    _change(
+        "PutBucketCors",
+        "bucket",
+        "PUT",
+        "cors",
+        body=_document("CORSConfiguration", 256 * _KIB),
+        events=journalling.attribute_changed,
+    ),
+    _change("DeleteBucketCors", "bucket", "DELETE", "cors", events=journalling.attribute_changed),
+    _read("GetObjectLockConfiguration", "bucket", subresource="object-lock"),
+    _change(
+        "PutObjectLockConfiguration",
+        "bucket",
+        "PUT",
+        "object-lock",
+        body=_document("ObjectLockConfiguration"),
+        events=journalling.attribute_changed,
+    ),
+    _read(
+        "GetBucketLifecycleConfiguration",
+        "bucket",
+        subresource="lifecycle",
+        handler=bucket_settings.get_lifecycle,
+    ),
+    _change(
+        "PutBucketLifecycleConfiguration",
+        "bucket",
+        "PUT",
+        "lifecycle",
+        # What is allowed in it depends on the settings.
+        body=Body(1024 * _KIB, bytes),
+        handler=bucket_settings.put_lifecycle,
+    ),
+    _change("DeleteBucketLifecycle", "bucket", "DELETE", "lifecycle", handler=bucket_settings.delete_lifecycle),
+    _preflight("bucket"),
+)
+
+_OBJECT = (
+    _shown("GetObject", "GET"),
+    _shown("HeadObject", "HEAD"),
+    _change(
+        "PutObject",
+        "object",
+        "PUT",
+        anonymous=True,
+        headers=_DESCRIPTION | _CONDITIONS_OF_WRITES | _CHECKSUM_KINDS,
+        has_metadata=True,
+        body=DATA,
+        events=journalling.put,
+        reply_headers=expiration.of_change,
+    ),
+    _copy(
+        "CopyObject",
+        journals=True,
+        headers=_DESCRIPTION
+        | _CONDITIONS_OF_WRITES
+        | {b"x-amz-checksum-algorithm", b"x-amz-metadata-directive", b"x-amz-tagging-directive"},
+        has_metadata=True,
+        events=journalling.copied_or_completed,
+        reply_headers=expiration.of_change,
+    ),
+    _change(
+        "DeleteObject",
+        "object",
+        "DELETE",
+        anonymous=True,
+        parameters=_VERSION,
+        headers=_BYPASS | {b"if-match"},
+        conditions=deletes.CONDITIONS,
+        handler=deletes.delete_object,
+        events=journalling.deleted,
+    ),
+    _change(
+        "CreateMultipartUpload",
+        "object",
+        "POST",
+        "uploads",
+        anonymous=True,
+        headers=_DESCRIPTION | _CHECKSUM_KINDS,
+        has_metadata=True,
+        events=journalling.upload_started,
+    ),
+    _write(
+        "UploadPart",
+        "object",
+        "PUT",
+        "uploadId",
+        anonymous=True,
+        parameters=_UPLOAD | {"partNumber"},
+        uploads_part=True,
+        headers=_CUSTOMER_KEY | _CHECKSUM_KINDS,
+        body=DATA,
+    ),
+    _copy(
+        "UploadPartCopy",
+        subresource="uploadId",
+        parameters=_UPLOAD | {"partNumber"},
+        uploads_part=True,
+        headers=frozenset((b"x-amz-copy-source-range",)),
+    ),
+    _change(
+        "CompleteMultipartUpload",
+        "object",
+        "POST",
+        "uploadId",
+        anonymous=True,
+        parameters=_UPLOAD,
+        headers=_CONDITIONS_OF_WRITES
+        | _CUSTOMER_KEY
+        | {b"x-amz-checksum-type", b"x-amz-mp-object-size"}
+        | checksums.HEADERS,
+        # Its checksum headers speak of the object.
+        body=Body(4096 * _KIB, xml.parse_completed_parts, xml.completed_parts_xml, is_stated=False),
+        events=journalling.copied_or_completed,
+        reply_headers=expiration.of_change,
+        reply_body=replies.with_own_location,
+    ),
+    _change(
+        "AbortMultipartUpload",
+        "object",
+        "DELETE",
+        "uploadId",
+        anonymous=True,
+        parameters=_UPLOAD,
+        events=journalling.upload_aborted,
+    ),
+    _write(
+        "ListParts",
+        "object",
+        "GET",
+        "uploadId",
+        anonymous=True,
+        parameters=_UPLOAD | {"max-parts", "part-number-marker"},
+        headers=_CUSTOMER_KEY,
+    ),
+    _read(
+        "GetObjectAttributes",
+        "object",
+        subresource="attributes",
+        anonymous=True,
+        parameters=_VERSION,
+        headers=_CUSTOMER_KEY | {b"x-amz-object-attributes", b"x-amz-max-parts", b"x-amz-part-number-marker"},
+    ),
+    _read("GetObjectTagging", "object", subresource="tagging", anonymous=True, parameters=_VERSION),
+    _change(
+        "PutObjectTagging",
+        "object",
+        "PUT",
+        "tagging",
+        anonymous=True,
+        parameters=_VERSION,
+        body=Body(64 * _KIB, xml.parse_tagging, xml.tagging_xml),
+        events=journalling.tagged,
+    ),
+    _change(
+        "DeleteObjectTagging",
+        "object",
+        "DELETE",
+        "tagging",
+        anonymous=True,
+        parameters=_VERSION,
+        events=journalling.tagged,
+    ),
+    _read("GetObjectAcl", "object", subresource="acl", parameters=_VERSION),
+    _read("GetObjectRetention", "object", subresource="retention", parameters=_VERSION),
+    _write(
+        "PutObjectRetention",
+        "object",
+        "PUT",
+        "retention",
+        parameters=_VERSION,
+        headers=_BYPASS,
+        body=_document("Retention"),
+    ),
+    _read("GetObjectLegalHold", "object", subresource="legal-hold", parameters=_VERSION),
+    _write("PutObjectLegalHold", "object", "PUT", "legal-hold", parameters=_VERSION, body=_document("LegalHold")),
+    _preflight("object"),
+)
+
+TABLE = OperationTable((*_SERVICE, *_BUCKET, *_OBJECT))
+OPERATIONS = TABLE.by_name

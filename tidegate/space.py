@@ -1,0 +1,44 @@
+"""Space on disks: how files get theirs beforehand, and how much is left.
+
+Whoever writes to a mapped page for which the disk has no room is killed (SIGBUS). So the space of a mapped file is
+reserved before it is mapped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.core.errors import Unavailable
+
+_BLOCK_BYTES = 512  # the unit of `st_blocks`, whatever the file system's own is
+
+
+def reserve(fd: int, size: int, name: Path) -> None:
+    """Makes the file at least `size` bytes long, and sees to it that every one of them has its place on the disk."""
+    found = os.fstat(fd)
+    if found.st_size >= size and found.st_blocks * _BLOCK_BYTES >= size:
+        return
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        raise Unavailable(f"{name} cannot get its {size} bytes: {error.strerror}") from None
+
+
+def free_bytes(path: Path | str) -> int | None:
+    """What ordinary users may still write on the file system of the path; None where that cannot be told."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def shortage(places: Iterable[Path], reserve_bytes: int) -> str:
+    """Which of the places has less than the reserve left, for people; empty if none has."""
+    for place in places:
+        free = free_bytes(place)
+        if free is not None and free < reserve_bytes:
+            return f"there are {free >> 20} MiB left at {place}, and {reserve_bytes >> 20} are to stay free"
+    return ""
