@@ -73,15 +73,16 @@ def plain_text(node: Element) -> str:
 def document_xml(root: Element) -> bytes:
     """A document that was read, written anew: elements and texts as its reader saw them, and nothing else of it."""
     name = local_name(root)
-    return f'{DECLARATION}<{name} xmlns="{NAMESPACE}">{_content(root, _DEEPEST)}</{name}>'.encode()
+    return f'{DECLARATION}<{name} xmlns="{NAMESPACE}">{content_xml(root)}</{name}>'.encode()
 
 
-def _content(node: Element, levels: int) -> str:
+def content_xml(node: Element, levels: int = _DEEPEST) -> str:
+    """What is in an element, written anew."""
     if not len(node):
         return escape(node.text or "")
     if not levels:
         raise malformed("its elements are nested too deeply")
-    return "".join(f"<{local_name(each)}>{_content(each, levels - 1)}</{local_name(each)}>" for each in node)
+    return "".join(f"<{local_name(each)}>{content_xml(each, levels - 1)}</{local_name(each)}>" for each in node)
 
 
 def malformed(why: str) -> S3Error:

@@ -54,7 +54,7 @@ def usual_entries(body: bytes) -> tuple[list[tuple[str, Groups]], bytes] | None:
         return None
     if "&" in text:
         try:
-            entries = [(kind, tuple(map(_unescaped, texts))) for kind, texts in entries]
+            entries = [(kind, tuple(map(unescaped, texts))) for kind, texts in entries]
         except ValueError:
             return None
     return entries, (text[:first] + text[past:]).encode()
@@ -101,7 +101,8 @@ def _in_order_of_fields(found: list[Groups], shapes: dict[str, _Shape]) -> tuple
     return entries, sum(shapes[kind].tags for kind, _ in entries)
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """A text without its references; ValueError for one that needs a parser."""
     return _REFERENCE.sub(_character, text) if "&" in text else text
 
 

@@ -35,6 +35,12 @@ def _seaweedfs_problem(key: str) -> str:
     return ""
 
 
+def prefix_problem(backend: str, prefix: str) -> str:
+    """Why no object's name can begin with this; "" when one can."""
+    folders, slash, _ = prefix.rpartition("/")
+    return key_problem(backend, f"{folders}{slash}x") if slash or "\\" in prefix else ""
+
+
 def bucket_problem(backend: str, name: str) -> str:
     """Why the backend cannot have a bucket of this name; "" when it can."""
     if backend == "seaweedfs" and name in _SEAWEEDFS_PATHS:

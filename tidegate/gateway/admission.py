@@ -47,6 +47,7 @@ class Admission:
     tags: Pairs = ()
     checksum: tuple[bytes, bytes] | None = None
     is_virtual_hosted: bool = False
+    has_versions: bool = True
 
     @property
     def version_id(self) -> str:
@@ -99,6 +100,7 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         head, operation, parameters, claim, signing_key, key, bucket_name, object_key, record, pool, rules
     )
     admission.is_virtual_hosted = style == "virtual"
+    admission.has_versions = bucket is None or bucket.has_versions
     if operation.is_copy:
         admission.copy_source = _copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
     if operation.body is not None:

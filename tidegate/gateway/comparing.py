@@ -71,6 +71,7 @@ class Comparison:
         if versioning:
             tables, uid = self._gateway.tables, self._bucket.uid
             await self._gateway.loop.run_in_executor(None, note_versioning, tables, uid, versioning)
+            self._gateway.changes.bump()
             attributes.append(("versioning", versioning))
         lacking = tuple((name, value) for name, value in attributes if self._known.attributes.get(name) != value)
         return [self._event(EventKind.BUCKET_ATTRIBUTES, attributes=lacking)] if lacking else []

@@ -122,6 +122,7 @@ async def _versioning_changed(exchange: Exchange, admission: Admission) -> list[
     gateway, bucket, versioning = exchange.gateway, admission.bucket, exchange.parsed
     if bucket is not None:
         await gateway.loop.run_in_executor(None, note_versioning, gateway.tables, bucket.uid, versioning)
+        gateway.changes.bump()
     return _attributes(exchange, (("versioning", versioning),))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment, needs_look
-from tidegate.core.object_pages import ObjectPage, parse_object_page
+from tidegate.core.object_pages import ObjectPage, identity_of, parse_object_page
 from tidegate.core.xml import DeleteEntry
 from tidegate.gateway.backend import Reply
 from tidegate.gateway.directory import PoolView
@@ -103,10 +103,10 @@ async def _listed(gateway: Gateway, view: PoolView, bucket: str, entries: Sequen
     while len(left) >= _FEWEST_TO_LIST:
         after = max(after, _just_before(left[0].key), key=str.encode)
         page = await _page(gateway, view, bucket, after, min(_PAGE, int(listed_per_hit * len(left)) + _SLACK))
-        if page is None or not page.objects:
+        if page is None or not page.entries:
             break
-        shown = page.objects
-        found = [entry for entry in left if entry.key in shown and holds(entry, shown[entry.key])]
+        shown = page.entries
+        found = [entry for entry in left if entry.key in shown and holds(entry, identity_of(shown[entry.key]))]
         confirmed.update(found)
         if not page.is_truncated or len(found) * _LISTED_PER_LOOK < len(shown):
             break

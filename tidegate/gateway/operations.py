@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.core import checksums, xml
 from tidegate.core.documents import document_xml
 from tidegate.core.operations import DATA, Body, Operation, OperationTable, Scope
-from tidegate.gateway import bucket_settings, buckets, deletes, expiration, journalling, replies
+from tidegate.gateway import bucket_settings, buckets, deletes, expiration, journalling, listing, replies
 
 _KIB = 1024
 
@@ -125,12 +125,19 @@ _BUCKET = (
     ),
     _change("DeleteBucket", "bucket", "DELETE", handler=buckets.delete_bucket),
     _read("HeadBucket", "bucket", "HEAD", anonymous=True),
-    _read("ListObjects", "bucket", anonymous=True, parameters=_PAGE | {"marker", "max-keys"}),
+    _read(
+        "ListObjects",
+        "bucket",
+        anonymous=True,
+        parameters=_PAGE | {"marker", "max-keys"},
+        handler=listing.list_objects,
+    ),
     _read(
         "ListObjectsV2",
         "bucket",
         anonymous=True,
         parameters=_PAGE | {"continuation-token", "fetch-owner", "list-type", "max-keys", "start-after"},
+        handler=listing.list_objects_v2,
     ),
     _read(
         "ListObjectVersions",
@@ -138,6 +145,7 @@ _BUCKET = (
         subresource="versions",
         anonymous=True,
         parameters=_PAGE | {"key-marker", "max-keys", "version-id-marker"},
+        handler=listing.list_object_versions,
     ),
     _write(
         "ListMultipartUploads",
@@ -146,6 +154,7 @@ _BUCKET = (
         "uploads",
         anonymous=True,
         parameters=_PAGE | {"key-marker", "max-uploads", "upload-id-marker"},
+        handler=listing.list_multipart_uploads,
     ),
     _change(
         "DeleteObjects",

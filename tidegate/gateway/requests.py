@@ -7,12 +7,13 @@ pool's own credential, so there is nothing that two parties could read different
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_from_bytes, urlencode
 
 from tidegate.backend_address import host_header
 from tidegate.core import checksums, xml
+from tidegate.core.errors import Unavailable
 from tidegate.core.events import Pairs
 from tidegate.core.operations import passed_on
 from tidegate.core.s3errors import S3Error
@@ -23,6 +24,7 @@ from tidegate.gateway.directory import PoolView
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
+    from tidegate.gateway.exchange import Exchange
     from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.intake import Intake
 
@@ -182,6 +184,27 @@ async def ask_signed(
         head_request=method == b"HEAD",
         seconds=gateway.settings.gateway.backend_seconds,
     )
+
+
+async def read_bucket(exchange: Exchange, query: Mapping[str, str]) -> bytes:
+    """The store's answer to a question about the exchange's bucket. The pool is woken if it sleeps; a connection that
+    broke says nothing, and the question is asked once more."""
+    gateway, admission = exchange.gateway, exchange.admitted
+    path, asked = object_path(admission.bucket_name), encoded_query(query.items())
+    exchange.wait(gateway.patience_seconds)
+    if admission.pool.address is None:
+        admission.pool = await gateway.awake(admission.pool)
+    try:
+        reply = await ask_signed(gateway, admission.pool, b"GET", path, asked)
+    except Unavailable:
+        connection, admission.pool = await gateway.connect(admission.pool)
+        gateway.backends(admission.pool.address or "").give_back(connection)
+        reply = await ask_signed(gateway, admission.pool, b"GET", path, asked)
+    if reply.head.status == 404:
+        raise S3Error("NoSuchBucket", fields={"BucketName": admission.bucket_name})
+    if reply.head.status != 200:
+        raise Unavailable(f"the backend answered a listing with status {reply.head.status}")
+    return reply.body
 
 
 async def stat(gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "") -> Reply | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.identities import Identity, holds, moment, needs_look
-from tidegate.core.object_pages import parse_object_page
+from tidegate.core.object_pages import identity_of, parse_object_page
 from tidegate.core.xml import DeleteEntry
 
 MOMENT = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
@@ -93,12 +93,13 @@ def test_a_listing_of_objects_tells_their_identities(space: str) -> None:
         "<LastModified>2023-11-14T22:13:20Z</LastModified></Contents><Contents><Key>z</Key></Contents>"
     )
     found = parse_object_page(page(contents, space))
-    assert found.objects == {"a/b c\n": STORED, "z": Identity("", -1, None)}
+    identities = {key: identity_of(entry) for key, entry in found.entries.items()}
+    assert identities == {"a/b c\n": STORED, "z": Identity("", -1, None)}
     assert found.is_truncated
 
 
 def test_keys_that_are_not_encoded_are_taken_as_they_are() -> None:
-    assert list(parse_object_page(page("<Contents><Key>a+b%20</Key></Contents>")).objects) == ["a+b%20"]
+    assert list(parse_object_page(page("<Contents><Key>a+b%20</Key></Contents>")).entries) == ["a+b%20"]
 
 
 @pytest.mark.parametrize(
@@ -106,4 +107,5 @@ def test_keys_that_are_not_encoded_are_taken_as_they_are() -> None:
 )
 def test_a_listing_that_cannot_be_read_is_trouble_of_the_store(body: bytes) -> None:
     with pytest.raises(Unavailable):
-        parse_object_page(body)
+        for entry in parse_object_page(body).entries.values():
+            identity_of(entry)

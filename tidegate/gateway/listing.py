@@ -1,0 +1,228 @@
+"""ListObjects, ListObjectsV2, ListObjectVersions and ListMultipartUploads, answered as S3 does: names in the order of
+their bytes, every page full, each entry once, and pages that go on where the last one ended, whatever order the store
+has. A page that is right as the store gave it costs nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
+from tidegate.core.list_results import ListResult
+from tidegate.core.listings import ListedUpload, ListedVersion
+from tidegate.core.ordered_listing import (
+    SLASH,
+    Found,
+    Listing,
+    NamePage,
+    PageQuery,
+    certain_if_alone,
+    hidden_folders,
+    list_in_order,
+    list_rolled_up,
+)
+from tidegate.core.storable import prefix_problem
+from tidegate.gateway.list_pages import CurrentPages, ObjectPages, StorePages, VersionPages, all_uploads
+
+if TYPE_CHECKING:
+    from tidegate.gateway.admission import Admission
+    from tidegate.gateway.exchange import Exchange
+
+_XML = {"Content-Type": "application/xml"}
+
+
+async def list_objects(exchange: Exchange, admission: Admission) -> None:
+    request = list_request(admission.parameters, "max-keys")
+    marker = admission.parameters.get("marker", "")
+    result = _result(exchange, "ListBucketResult", request)
+    names, following = await _objects(exchange, request, marked(request, marker), with_owner=True)
+    result.name("Marker", marker)
+    result.text("MaxKeys", request.limit)
+    result.truncated(following is not None)
+    if following is not None and request.delimiter:
+        result.name("NextMarker", following.name)
+    _answer(exchange, result, names, with_owner=True)
+
+
+async def list_objects_v2(exchange: Exchange, admission: Admission) -> None:
+    given = admission.parameters
+    request = list_request(given, "max-keys")
+    result = _result(exchange, "ListBucketResult", request)
+    if "continuation-token" in given:
+        start = position_of(given["continuation-token"])
+        result.text("ContinuationToken", given["continuation-token"])
+    else:
+        start = marked(request, given.get("start-after", ""))
+    if "start-after" in given:
+        result.name("StartAfter", given["start-after"])
+    with_owner = given.get("fetch-owner") == "true"
+    names, following = await _objects(exchange, request, start, with_owner=with_owner)
+    result.text("KeyCount", len(names))
+    result.text("MaxKeys", request.limit)
+    result.truncated(following is not None)
+    if following is not None:
+        result.text("NextContinuationToken", token(following))
+    _answer(exchange, result, names, with_owner=with_owner)
+
+
+async def list_object_versions(exchange: Exchange, admission: Admission) -> None:
+    given = admission.parameters
+    request = list_request(given, "max-keys")
+    result = _result(exchange, "ListVersionsResult", request)
+    key_marker, version_marker = given.get("key-marker", ""), given.get("version-id-marker", "")
+    result.name("KeyMarker", key_marker)
+    result.text("VersionIdMarker", version_marker)
+    result.text("MaxKeys", request.limit)
+    entries: list[tuple[str, ListedVersion | None]] = []
+    if request.limit and not _holds_nothing(admission, request.prefix):
+        pages = VersionPages(exchange)
+        if key_marker and version_marker:
+            entries += [(key_marker, version) for version in await _rest_of(pages, key_marker, version_marker)]
+        start = marked(request, key_marker)
+        listing = _listing(pages, request, start, request.limit + 2)
+        while len(entries) <= request.limit:
+            more = await pages.collect(listing, 1)
+            if not more:
+                break
+            entries += [(more[0].name, version) for version in more[0].entry or (None,)]
+    shown, is_truncated = entries[: request.limit], len(entries) > request.limit
+    result.truncated(is_truncated)
+    if is_truncated:
+        name, version = shown[-1]
+        result.name("NextKeyMarker", name)
+        result.text("NextVersionIdMarker", version.version_id if version is not None else "")
+    result.versions([version for _, version in shown if version is not None], admission.pool.pool.owner)
+    result.prefixes(name for name, version in shown if version is None)
+    exchange.answer(200, _XML, result.document())
+
+
+async def list_multipart_uploads(exchange: Exchange, admission: Admission) -> None:
+    given = admission.parameters
+    request = list_request(given, "max-uploads")
+    result = ListResult("ListMultipartUploadsResult", ("Bucket", admission.bucket_name), request)
+    key_marker, upload_marker = given.get("key-marker", ""), given.get("upload-id-marker", "")
+    result.name("KeyMarker", key_marker)
+    result.text("UploadIdMarker", upload_marker)
+    result.text("MaxUploads", request.limit)
+    is_empty = not request.limit or _holds_nothing(admission, request.prefix)
+    uploads = [] if is_empty else await all_uploads(exchange, request.prefix)
+    entries = _rolled_up(request, _after(uploads, marked(request, key_marker), upload_marker))
+    shown, is_truncated = entries[: request.limit], len(entries) > request.limit
+    result.truncated(is_truncated)
+    if is_truncated:
+        name, upload = shown[-1]
+        result.name("NextKeyMarker", name)
+        result.text("NextUploadIdMarker", upload.upload_id if upload is not None else "")
+    result.uploads([upload for _, upload in shown if upload is not None], admission.pool.pool.owner)
+    result.prefixes(name for name, upload in shown if upload is None)
+    exchange.answer(200, _XML, result.document())
+
+
+# --- objects -----------------------------------------------------------------------------------------------------
+
+
+async def _objects(
+    exchange: Exchange, request: ListRequest, start: Position, *, with_owner: bool
+) -> tuple[list[Found], Position | None]:
+    """A page of names, and where the next one begins, if there is one."""
+    if not request.limit or _holds_nothing(exchange.admitted, request.prefix):
+        return [], None
+    pages: StorePages
+    if exchange.admitted.has_versions:
+        pages = CurrentPages(exchange)
+    else:
+        pages = ObjectPages(exchange, is_encoded=request.is_encoded, with_owner=with_owner)
+        if not request.delimiter:
+            return await _keys(pages, request, start)
+    listing = _listing(pages, request, start, request.limit + 2)
+    return _cut(request, await pages.collect(listing, request.limit + 1))
+
+
+async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> tuple[list[Found], Position | None]:
+    prefix, after, hidden = request.prefix, start.after, []
+    if not after.startswith(prefix):
+        if after > prefix:
+            return [], None
+        after = ""
+    elif not start.is_clean:
+        candidates = hidden_folders(prefix, after)
+        answers = await pages.have_any(candidates)
+        hidden = [folder for folder, is_there in zip(candidates, answers, strict=True) if is_there]
+    query = PageQuery(prefix, after, "", request.limit + 1)
+    page = await pages.page(query)
+    if not hidden and await _is_certain(pages, query, page):
+        found = [Found(key, entry) for key, entry in page.keys.items()]
+        names, following = _cut(request, found)
+        if following is not None and not found[-1].name.startswith(following.name + SLASH):
+            following = Position(following.name, is_clean=True)
+        return names, following
+    listing = list_in_order(pages.order, prefix, after=after, limit=query.limit, hidden=hidden)
+    return _cut(request, await pages.collect(listing, query.limit, (query, page)))
+
+
+async def _is_certain(pages: ObjectPages, query: PageQuery, page: NamePage) -> bool:
+    """Whether the page is right as it came."""
+    alone = certain_if_alone(query.prefix, query.marker, list(page.keys), is_truncated=page.is_truncated)
+    return alone is not None and not (alone and await pages.have_earlier_siblings(alone))
+
+
+def _cut(request: ListRequest, found: list[Found]) -> tuple[list[Found], Position | None]:
+    names = found[: request.limit]
+    return names, Position(names[-1].name, names[-1].entry is None) if len(found) > len(names) else None
+
+
+def _answer(exchange: Exchange, result: ListResult, names: Sequence[Found], *, with_owner: bool) -> None:
+    owner = exchange.admitted.pool.pool.owner if with_owner else ""
+    result.objects((found.entry for found in names if found.entry is not None), owner)
+    result.prefixes(found.name for found in names if found.entry is None)
+    exchange.answer(200, _XML, result.document())
+
+
+# --- versions and uploads ----------------------------------------------------------------------------------------
+
+
+async def _rest_of(pages: VersionPages, key: str, version_id: str) -> Sequence[ListedVersion]:
+    """The versions after the marked one; all if that is gone, since none may be lost."""
+    versions = await pages.entry(key) or []
+    places = {version.version_id: place for place, version in enumerate(versions)}
+    return versions[places.get(version_id, -1) + 1 :]
+
+
+def _after(uploads: Sequence[ListedUpload], start: Position, upload_marker: str) -> list[ListedUpload]:
+    following = [upload for upload in uploads if upload.key > start.after]
+    if not upload_marker or start.is_prefix:
+        return following
+    of_key = [upload for upload in uploads if upload.key == start.name]
+    places = {upload.upload_id: place for place, upload in enumerate(of_key)}
+    return of_key[places.get(upload_marker, -1) + 1 :] + following
+
+
+def _rolled_up(request: ListRequest, uploads: Sequence[ListedUpload]) -> list[tuple[str, ListedUpload | None]]:
+    entries: list[tuple[str, ListedUpload | None]] = []
+    for upload in uploads:
+        end = upload.key.find(request.delimiter, len(request.prefix)) if request.delimiter else -1
+        entry = (upload.key, upload) if end < 0 else (upload.key[: end + len(request.delimiter)], None)
+        if entry[1] is not None or not entries or entries[-1] != entry:
+            entries.append(entry)
+    return entries
+
+
+# --- all of them -------------------------------------------------------------------------------------------------
+
+
+def _result(exchange: Exchange, root: str, request: ListRequest) -> ListResult:
+    return ListResult(root, ("Name", exchange.admitted.bucket_name), request)
+
+
+def _listing(pages: StorePages, request: ListRequest, start: Position, limit: int) -> Listing:
+    if request.delimiter:
+        return list_rolled_up(
+            pages.order, request.prefix, request.delimiter, after=start.after, limit=limit, shown=pages.shown
+        )
+    return pages.shown(list_in_order(pages.order, request.prefix, after=start.after, limit=limit))
+
+
+def _holds_nothing(admission: Admission, prefix: str) -> bool:
+    """Stores read prefixes that no key can have as other ones."""
+    return bool(prefix_problem(admission.pool.pool.backend, prefix))
