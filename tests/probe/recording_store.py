@@ -19,6 +19,7 @@ from backend_reading import Headers, Meaning, Reading, header, read
 MARK = re.compile(rb"mark-[0-9a-f]{32}-end")
 _MODIFIED = b"Tue, 17 Mar 2026 10:00:00 GMT"
 _NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+_LISTINGS = ("ListObjects", "ListObjectsV2", "ListObjectVersions")
 _ENOUGH = 64 * 1024 * 1024  # no request of the probe is that long
 
 
@@ -50,7 +51,9 @@ class Arrival:
 
 
 def mark(pool: str, meaning: Meaning) -> bytes:
-    text = "\0".join((pool, meaning.operation, meaning.bucket, meaning.key, meaning.version_id))
+    # The keys of a bucket are the same data, whichever listing tells them: the gateway chooses among them.
+    operation = "Listing" if meaning.operation in _LISTINGS else meaning.operation
+    text = "\0".join((pool, operation, meaning.bucket, meaning.key, meaning.version_id))
     digest = hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
     return b"mark-" + digest.encode() + b"-end"
 
