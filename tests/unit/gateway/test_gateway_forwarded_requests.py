@@ -87,7 +87,7 @@ def test_what_the_operation_does_not_know_stays_behind(records: Records) -> None
         content_length="5",
         content_type="text/plain",
         x_amz_acl="private",
-        x_amz_storage_clas="typo",
+        x_amz_expected_bucket_owner="somebody",
         x_http_method_override="DELETE",
         x_forwarded_for="1.2.3.4",
         x_amz_meta_colour="blue  green",
