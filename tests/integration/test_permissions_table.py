@@ -43,6 +43,7 @@ class Operation:
     open_to_all: bool = True
 
 
+OWNERS_ACL = (("x-amz-acl", "private"),)
 COPY_SOURCE = (("x-amz-copy-source", "/{bucket}/present"),)
 DELETE_MD5 = (("Content-MD5", base64.b64encode(hashlib.md5(DELETE_BODY, usedforsecurity=False).digest()).decode()),)
 OPERATIONS = (
@@ -57,6 +58,9 @@ OPERATIONS = (
     Operation("HeadBucket", READ, "HEAD"),
     Operation("GetBucketLocation", READ, "GET", query="location=", open_to_all=False),
     Operation("GetBucketVersioning", READ, "GET", query="versioning=", open_to_all=False),
+    Operation("GetBucketAcl", READ, "GET", query="acl=", open_to_all=False),
+    Operation("GetBucketLogging", READ, "GET", query="logging=", open_to_all=False),
+    Operation("GetObjectAcl", READ, "GET", "present", "acl=", open_to_all=False),
     Operation("PutObject", WRITE, "PUT", "new", body=b"new"),
     Operation("PutObject over another", WRITE, "PUT", "present", body=b"present"),
     Operation("DeleteObject", WRITE, "DELETE", "present", success=204),
@@ -71,6 +75,8 @@ OPERATIONS = (
     Operation("PutObjectTagging", WRITE, "PUT", "present", "tagging=", TAGS_BODY),
     Operation("DeleteObjectTagging", WRITE, "DELETE", "present", "tagging=", success=204),
     Operation("PutBucketVersioning", WRITE, "PUT", query="versioning=", body=VERSIONING_BODY, open_to_all=False),
+    Operation("PutBucketAcl", WRITE, "PUT", query="acl=", headers=OWNERS_ACL, open_to_all=False),
+    Operation("PutObjectAcl", WRITE, "PUT", "present", "acl=", headers=OWNERS_ACL, open_to_all=False),
     Operation("CreateBucket again", WRITE, "PUT", success=409, open_to_all=False),
     Operation("CopyObject", BOTH, "PUT", "copy", headers=COPY_SOURCE),
     Operation("UploadPartCopy", BOTH, "PUT", "big", "partNumber=2&uploadId={upload}", headers=COPY_SOURCE),

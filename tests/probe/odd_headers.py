@@ -21,6 +21,7 @@ def odd_header(rng: random.Random, world: World, request: Request) -> Request:
             (b"x-amz-rename-source", b"/" + bucket + b"/" + key),
             (b"x-amz-bypass-governance-retention", b"true"),
             (b"x-amz-acl", b"public-read"),
+            (b"x-amz-acl", b"private"),
             (b"x-amz-grant-full-control", b"id=x"),
             (b"x-amz-tagging", rng.choice((b"a=b", b"a=b;c=d", b"a=%62", b"a=b&a=c", b"a%3Db=c"))),
             (b"x-amz-tagging-directive", b"REPLACE"),

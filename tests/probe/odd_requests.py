@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from base64 import b64encode
 from dataclasses import replace
@@ -28,6 +29,9 @@ _DOCUMENTS = {
     b"</ObjectLockConfiguration>",
     "PutBucket:lifecycle": b"<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter/>"
     b"<Expiration><Days>900</Days></Expiration></Rule></LifecycleConfiguration>",
+    "PutBucket:ownershipControls": b"<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership>"
+    b"</Rule></OwnershipControls>",
+    "PutBucketRequestPayment": b"<RequestPaymentConfiguration><Payer>BucketOwner</Payer></RequestPaymentConfiguration>",
     "PutObjectRetention": b"<Retention><Mode>GOVERNANCE</Mode><RetainUntilDate>2030-01-01T00:00:00Z</RetainUntilDate>"
     b"</Retention>",
     "PutObjectLegalHold": b"<LegalHold><Status>ON</Status></LegalHold>",
@@ -36,7 +40,15 @@ _DOCUMENTS = {
 }
 # Weights of the operations to start from: those that do much come often, those that are not offered seldom.
 _WEIGHTS = {"PutObject": 40, "GetObject": 16, "DeleteObject": 12, "HeadObject": 6, "DeleteObjects": 10}
-_SETTINGS = frozenset(("cors", "lifecycle", "object-lock", "tagging", "versioning"))
+_SETTINGS = frozenset(("cors", "lifecycle", "object-lock", "policy", "tagging", "versioning"))
+# What each policy opens, in S3's words: at the bucket, and at its objects.
+_OPENED = {
+    "download": (("ListBucket",), ("GetObject",)),
+    "upload": (
+        ("ListBucketMultipartUploads",),
+        ("AbortMultipartUpload", "DeleteObject", "ListMultipartUploadParts", "PutObject"),
+    ),
+}
 _DATA = frozenset(("PutObject", "UploadPart"))
 
 
@@ -89,11 +101,14 @@ class Maker:
             names = list(world.spare)
         else:
             names = world.of(sender.pool) if rng.random() < 0.9 else list(world.buckets)
-        path = b"/" if known.scope == "service" else b"/" + rng.choice(names).encode()
+        name = rng.choice(names)
+        path = b"/" if known.scope == "service" else b"/" + name.encode()
         if known.scope == "object":
             path += b"/" + quoted(rng.choice(KEYS), b"/")
         headers = [(b"Host", world.authority)]
-        body = self._body(rng, known)
+        body = self._body(rng, known, name)
+        if known.subresource == "acl" and known.method == "PUT":
+            headers.append((b"x-amz-acl", rng.choice((b"private", b"private", b"public-read"))))
         if known.name == "PutObject" and rng.random() < 0.15:
             headers.append((b"x-amz-copy-source", copy_source(rng, world)))
             body = b""
@@ -122,7 +137,9 @@ class Maker:
         rng.shuffle(parts)
         return b"&".join(parts)
 
-    def _body(self, rng: random.Random, known: Known) -> bytes:
+    def _body(self, rng: random.Random, known: Known, bucket: str) -> bytes:
+        if known.name == "PutBucket:policy":
+            return self._policy(rng, bucket)
         if known.name == "DeleteObjects":
             return _delete_document(rng)
         if known.name in _DOCUMENTS:
@@ -131,6 +148,19 @@ class Maker:
             size = rng.choices((0, 10, 300, 70_000), (2, 10, 4, 0.3))[0]
             return rng.randbytes(size)
         return b""
+
+    def _policy(self, rng: random.Random, name: str) -> bytes:
+        """The policy that the bucket has in this world, which an earlier request may have deleted; or another bucket's,
+        which must not be opened by it."""
+        bucket = self._world.buckets[rng.choice((name, name, *self._world.buckets))]
+        opened = [levels for policy, levels in _OPENED.items() if bucket.policy in (policy, "public")]
+        arn = f"arn:aws:s3:::{bucket.name}"
+        statements = [
+            {"Effect": "Allow", "Principal": "*", "Action": [f"s3:{one}" for one in actions], "Resource": resource}
+            for levels in opened
+            for actions, resource in zip(levels, (arn, f"{arn}/*"), strict=True)
+        ]
+        return json.dumps({"Version": "2012-10-17", "Statement": statements}).encode()
 
     def _signed(self, rng: random.Random, sender: Sender, request: Request, base: _Base) -> tuple[str, Request]:
         """Also decides how the body is framed."""

@@ -43,9 +43,11 @@ _CUSTOMER_KEY = _names(
     "x-amz-server-side-encryption-customer-algorithm x-amz-server-side-encryption-customer-key "
     "x-amz-server-side-encryption-customer-key-md5"
 )
-_WRITTEN = _CUSTOMER_KEY | _names(
-    "cache-control content-disposition content-encoding content-language expires x-amz-acl x-amz-grant-full-control "
-    "x-amz-grant-read x-amz-grant-read-acp x-amz-grant-write-acp x-amz-storage-class x-amz-tagging "
+_ACL = _names(
+    "x-amz-acl x-amz-grant-full-control x-amz-grant-read x-amz-grant-read-acp x-amz-grant-write x-amz-grant-write-acp"
+)
+_WRITTEN = (_CUSTOMER_KEY | _ACL) - {"x-amz-grant-write"} | _names(
+    "cache-control content-disposition content-encoding content-language expires x-amz-storage-class x-amz-tagging "
     "x-amz-website-redirect-location x-amz-object-lock-mode x-amz-object-lock-retain-until-date "
     "x-amz-object-lock-legal-hold x-amz-server-side-encryption x-amz-server-side-encryption-aws-kms-key-id "
     "x-amz-server-side-encryption-context x-amz-server-side-encryption-bucket-key-enabled x-amz-meta-*"
@@ -113,6 +115,7 @@ KNOWN: tuple[Known, ...] = (
     Known("GetBucketLocation", "GET", "bucket", "location", "read"),
     Known("GetBucketAcl", "GET", "bucket", "acl", "read"),
     Known("GetBucketRequestPayment", "GET", "bucket", "requestPayment", "read"),
+    Known("PutBucketRequestPayment", "PUT", "bucket", "requestPayment", "write"),
     Known("GetObject", "GET", "object", "", "read", _RETURNED, _READ),
     Known("HeadObject", "HEAD", "object", "", "read", _RETURNED, _READ),
     Known(
@@ -183,8 +186,12 @@ KNOWN: tuple[Known, ...] = (
     Known("RestoreObject", "POST", "object", "restore", "write", _VERSION),
     Known("SelectObjectContent", "POST", "object", "select", "read", _names("select-type")),
     Known("GetObjectTorrent", "GET", "object", "torrent", "read"),
-    Known("PutObjectAcl", "PUT", "object", "acl", "write", _VERSION),
-    Known("PutBucketAcl", "PUT", "bucket", "acl", "write"),
+    Known("GetObjectAnnotation", "GET", "object", "annotation", "read", _names("annotationName versionId")),
+    Known("PutObjectAnnotation", "PUT", "object", "annotation", "write", _names("annotationName versionId")),
+    Known("DeleteObjectAnnotation", "DELETE", "object", "annotation", "write", _names("annotationName versionId")),
+    Known("UpdateObjectEncryption", "PUT", "object", "encryption", "write", _VERSION),
+    Known("PutObjectAcl", "PUT", "object", "acl", "write", _VERSION, _ACL),
+    Known("PutBucketAcl", "PUT", "bucket", "acl", "write", headers=_ACL),
     Known("CorsPreflight", "OPTIONS", "bucket", "", "none"),
     Known("CorsPreflight", "OPTIONS", "object", "", "none"),
     *(
@@ -192,8 +199,8 @@ KNOWN: tuple[Known, ...] = (
         for name in sorted(
             _names(
                 "abac accelerate analytics cors encryption intelligent-tiering inventory lifecycle logging metrics "
-                "metadataConfiguration metadataTable notification object-lock ownershipControls policy policyStatus "
-                "publicAccessBlock replication session tagging versioning website"
+                "metadataAnnotationTable metadataConfiguration metadataTable notification object-lock "
+                "ownershipControls policy policyStatus publicAccessBlock replication session tagging versioning website"
             )
         )
         for verb, method, effect, event in _ON_SETTINGS

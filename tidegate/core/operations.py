@@ -27,12 +27,13 @@ _IDENTIFYING = ("partNumber", "uploadId", "versionId")
 _CONDITIONAL = (b"if-", b"x-amz-if-", b"x-amz-copy-source-if-", b"x-amz-rename-", b"x-amz-write-offset-bytes")
 _COPY_SOURCE = b"x-amz-copy-source"
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
+# Sub-resources that S3 has and Tidegate does not offer, or of which it only answers GET.
 _UNSUPPORTED = frozenset(
     (
-        *("abac", "accelerate", "analytics", "encryption", "intelligent-tiering", "inventory"),
-        *("logging", "metadataConfiguration", "metadataInventoryTable", "metadataJournalTable", "metadataTable"),
-        *("metrics", "notification", "ownershipControls", "policy", "policyStatus", "publicAccessBlock"),
-        *("renameObject", "replication", "restore", "select", "session", "torrent", "website"),
+        *("abac", "accelerate", "analytics", "annotation", "encryption", "intelligent-tiering", "inventory"),
+        *("logging", "metadataAnnotationTable", "metadataConfiguration", "metadataInventoryTable"),
+        *("metadataJournalTable", "metadataTable", "metrics", "notification", "ownershipControls"),
+        *("publicAccessBlock", "renameObject", "replication", "restore", "select", "session", "torrent", "website"),
     )
 )
 
@@ -60,7 +61,8 @@ class Operation:
     `reads` and `writes` say which right it needs (a copy both, a preflight none); listing an upload's parts belongs
     to writing. `journals`: its success is a change of the metadata log. `anonymous`: a bucket's policy can open it to
     requests without a key. `headers` are passed on to the backend, those of metadata if `has_metadata`; `conditions`
-    are headers that the gateway heeds itself. `body` is None where none belongs.
+    are headers that the gateway heeds itself. `canned_acls` are those that it accepts where it takes ACLs. `chosen_by`
+    is the parameter that tells it from another operation of the same sub-resource. `body` is None where none belongs.
 
     The last three are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events`
     makes the events of a change; `reply_headers` and `reply_body` change what the client sees of the backend's reply.
@@ -78,6 +80,8 @@ class Operation:
     headers: frozenset[bytes] = frozenset()
     has_metadata: bool = False
     conditions: frozenset[bytes] = frozenset()
+    canned_acls: frozenset[bytes] = frozenset()
+    chosen_by: str = ""
     is_copy: bool = False
     uploads_part: bool = False
     body: Body | None = None
@@ -98,7 +102,7 @@ class Operation:
 
 
 class OperationTable:
-    """All operations, found by what tells them apart: scope, method, sub-resource, list type, and a copy's source.
+    """All operations, found by what tells them apart: scope, method, sub-resource, a parameter, and a copy's source.
 
     The table is complete: what does not stand in it never reaches a backend.
     """
@@ -106,12 +110,9 @@ class OperationTable:
     def __init__(self, operations: Iterable[Operation]) -> None:
         every = tuple(operations)
         self.by_name = {operation.name: operation for operation in every}
-        self._plain = {
-            (each.scope, each.method, each.subresource): each
-            for each in every
-            if not each.is_copy and each.name != "ListObjectsV2"
-        }
-        self._copies = {(each.scope, each.method, each.subresource): each for each in every if each.is_copy}
+        self._plain = {_place(each): each for each in every if not each.is_copy and not each.chosen_by}
+        self._copies = {_place(each): each for each in every if each.is_copy}
+        self._chosen = {_place(each): each for each in every if each.chosen_by}
         self._subresources = _UNSUPPORTED | {each.subresource for each in self.by_name.values()} - {""}
 
     def find(
@@ -127,8 +128,7 @@ class OperationTable:
             operation = self._copies.get((scope, method, subresource), operation)
         parameters: Parameters = {}
         if given and method != "OPTIONS":
-            if operation.name == "ListObjects":
-                operation = self._listing(operation, given)
+            operation = self._choice(operation, given)
             parameters = _known(operation, given)
         if operation.writes:
             _check_headers(operation, headers)
@@ -140,19 +140,15 @@ class OperationTable:
             raise S3Error("InvalidRequest", f"Conflicting query string parameters: {', '.join(sorted(found))}")
         return found[0] if found else ""
 
-    def _listing(self, operation: Operation, given: list[tuple[str, str]]) -> Operation:
-        kinds = [value for name, value in given if name == "list-type"]
-        if not kinds:
-            return operation
-        if kinds != ["2"]:
-            raise S3Error("InvalidArgument", "Invalid List Type specified in Request")
-        return self.by_name["ListObjectsV2"]
+    def _choice(self, operation: Operation, given: list[tuple[str, str]]) -> Operation:
+        other = self._chosen.get(_place(operation))
+        return other if other is not None and any(name == other.chosen_by for name, _ in given) else operation
 
     def _refusal(self, method: str, scope: Scope, subresource: str, headers: Mapping[bytes, bytes]) -> S3Error:
         if method not in _METHODS:
             return S3Error("MethodNotAllowed", f"S3 knows no method {method[:20]}.")
-        if subresource in _UNSUPPORTED or (method == "PUT" and subresource == "acl" and scope != "service"):
-            return S3Error("NotImplemented", f"The sub-resource {subresource} is not implemented.")
+        if subresource in _UNSUPPORTED:
+            return S3Error("NotImplemented", f"{method} of the sub-resource {subresource} is not implemented.")
         form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         if method == "POST" and scope == "bucket" and not subresource and form:
             return S3Error("NotImplemented", "Uploads by POST of a form are not implemented.")
@@ -163,6 +159,10 @@ class OperationTable:
             f"The method {method} is not allowed against {what}.",
             headers={"Allow": ", ".join(allowed)} if allowed else {},
         )
+
+
+def _place(operation: Operation) -> tuple[Scope, str, str]:
+    return operation.scope, operation.method, operation.subresource
 
 
 def read_query(query: bytes) -> list[tuple[str, str]]:
@@ -188,6 +188,8 @@ def _known(operation: Operation, given: list[tuple[str, str]]) -> Parameters:
     for name in _IDENTIFYING:
         if name in known:
             _check_identifier(name, known[name])
+    if known.get("list-type", "2") != "2":
+        raise S3Error("InvalidArgument", "Invalid List Type specified in Request")
     if "partNumber" in known or operation.uploads_part:
         _check_part_number(known.get("partNumber", ""))
     return known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core import checksums, permissions, sigv2, sigv4, storable, xml
+from tidegate.core import checksums, owners_acl, permissions, sigv2, sigv4, storable, xml
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.operations import Operation, Parameters, Scope, check_version_id, read_query
@@ -85,6 +85,8 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     ):
         raise S3Error("AccessDenied", _refusal(operation, key))
     _check_special_rights(head, parameters, key)
+    if operation.canned_acls:
+        owners_acl.check_headers(head.headers, operation.canned_acls)
     pool = directory.pool(pool_name)
     if pool is None:
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core import xml_writer
+from tidegate.core import owners_acl, xml_writer
 from tidegate.core.errors import AlreadyExists, InvalidInput
 from tidegate.core.events import EventKind
 from tidegate.core.s3errors import S3Error
@@ -34,6 +34,7 @@ async def list_buckets(exchange: Exchange, admission: Admission) -> None:
 async def create_bucket(exchange: Exchange, admission: Admission) -> None:
     """The name is taken in the global namespace first, so that two pools never share one."""
     gateway, name, pool = exchange.gateway, admission.bucket_name, admission.pool.pool.name
+    owners_acl.check_ownership(admission.head.headers)
     await exchange.take_turns([""])
     try:
         bucket = await _in_thread(

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tidegate.core import checksums, xml
+from tidegate.core import checksums, owners_acl, policy_documents, xml
 from tidegate.core.documents import document_xml
+from tidegate.core.fixed_answers import FIXED_ANSWERS
 from tidegate.core.operations import DATA, Body, Operation, OperationTable, Scope
-from tidegate.gateway import bucket_settings, buckets, deletes, expiration, journalling, listing, replies
+from tidegate.gateway import acls, bucket_settings, buckets, deletes, expiration, journalling, listing, replies
 
 _KIB = 1024
 
@@ -112,6 +114,11 @@ def _shown(name: str, method: str) -> Operation:
     )
 
 
+def _put_acl(name: str, scope: Scope, handler: Callable[..., Any], **more: Any) -> Operation:
+    body = Body(64 * _KIB, owners_acl.read_document)
+    return _write(name, scope, "PUT", "acl", canned_acls=owners_acl.ACCEPTED, body=body, handler=handler, **more)
+
+
 def _preflight(scope: Scope) -> Operation:
     asked = frozenset((b"access-control-request-method", b"access-control-request-headers"))
     return _operation("CorsPreflight", scope, "OPTIONS", anonymous=True, headers=asked)
@@ -121,7 +128,12 @@ _SERVICE = (_read("ListBuckets", "service", handler=buckets.list_buckets),)
 
 _BUCKET = (
     _change(
-        "CreateBucket", "bucket", "PUT", body=Body(64 * _KIB, xml.parse_create_bucket), handler=buckets.create_bucket
+        "CreateBucket",
+        "bucket",
+        "PUT",
+        canned_acls=owners_acl.PRIVATE,
+        body=Body(64 * _KIB, xml.parse_create_bucket),
+        handler=buckets.create_bucket,
     ),
     _change("DeleteBucket", "bucket", "DELETE", handler=buckets.delete_bucket),
     _read("HeadBucket", "bucket", "HEAD", anonymous=True),
@@ -136,6 +148,7 @@ _BUCKET = (
         "ListObjectsV2",
         "bucket",
         anonymous=True,
+        chosen_by="list-type",
         parameters=_PAGE | {"continuation-token", "fetch-owner", "list-type", "max-keys", "start-after"},
         handler=listing.list_objects_v2,
     ),
@@ -166,9 +179,21 @@ _BUCKET = (
         body=Body(4096 * _KIB, xml.parse_delete_request),
         handler=deletes.delete_objects,
     ),
-    _read("GetBucketLocation", "bucket", subresource="location"),
-    _read("GetBucketAcl", "bucket", subresource="acl"),
-    _read("GetBucketRequestPayment", "bucket", subresource="requestPayment"),
+    _read("GetBucketAcl", "bucket", subresource="acl", handler=acls.get_bucket_acl),
+    _put_acl("PutBucketAcl", "bucket", acls.put_bucket_acl),
+    _read("GetBucketPolicy", "bucket", subresource="policy", handler=bucket_settings.get_policy),
+    _read("GetBucketPolicyStatus", "bucket", subresource="policyStatus", handler=bucket_settings.get_policy_status),
+    # Who opens a bucket gives away both rights, and needs both.
+    _change(
+        "PutBucketPolicy",
+        "bucket",
+        "PUT",
+        "policy",
+        reads=True,
+        body=Body(policy_documents.LARGEST_POLICY, policy_documents.read_document),
+        handler=bucket_settings.put_policy,
+    ),
+    _change("DeleteBucketPolicy", "bucket", "DELETE", "policy", reads=True, handler=bucket_settings.delete_policy),
     _read("GetBucketVersioning", "bucket", subresource="versioning"),
     _change(
         "PutBucketVersioning",
@@ -223,6 +248,28 @@ _BUCKET = (
         handler=bucket_settings.put_lifecycle,
     ),
     _change("DeleteBucketLifecycle", "bucket", "DELETE", "lifecycle", handler=bucket_settings.delete_lifecycle),
+    *(
+        _read(
+            answer.operation,
+            "bucket",
+            subresource=answer.subresource,
+            chosen_by=answer.chosen_by,
+            handler=bucket_settings.fixed(answer),
+        )
+        for answer in FIXED_ANSWERS
+    ),
+    *(
+        _write(
+            answer.restated_by,
+            "bucket",
+            "PUT",
+            answer.subresource,
+            body=_document(answer.root),
+            handler=bucket_settings.restated(answer),
+        )
+        for answer in FIXED_ANSWERS
+        if answer.restated_by
+    ),
     _preflight("bucket"),
 )
 
@@ -236,6 +283,7 @@ _OBJECT = (
         anonymous=True,
         headers=_DESCRIPTION | _CONDITIONS_OF_WRITES | _CHECKSUM_KINDS,
         has_metadata=True,
+        canned_acls=owners_acl.ACCEPTED,
         body=DATA,
         events=journalling.put,
         reply_headers=expiration.of_change,
@@ -247,6 +295,7 @@ _OBJECT = (
         | _CONDITIONS_OF_WRITES
         | {b"x-amz-checksum-algorithm", b"x-amz-metadata-directive", b"x-amz-tagging-directive"},
         has_metadata=True,
+        canned_acls=owners_acl.ACCEPTED,
         events=journalling.copied_or_completed,
         reply_headers=expiration.of_change,
     ),
@@ -269,6 +318,7 @@ _OBJECT = (
         anonymous=True,
         headers=_DESCRIPTION | _CHECKSUM_KINDS,
         has_metadata=True,
+        canned_acls=owners_acl.ACCEPTED,
         events=journalling.upload_started,
     ),
     _write(
@@ -352,7 +402,8 @@ _OBJECT = (
         parameters=_VERSION,
         events=journalling.tagged,
     ),
-    _read("GetObjectAcl", "object", subresource="acl", parameters=_VERSION),
+    _read("GetObjectAcl", "object", subresource="acl", parameters=_VERSION, handler=acls.get_object_acl),
+    _put_acl("PutObjectAcl", "object", acls.put_object_acl, parameters=_VERSION),
     _read("GetObjectRetention", "object", subresource="retention", parameters=_VERSION),
     _write(
         "PutObjectRetention",

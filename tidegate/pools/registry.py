@@ -273,11 +273,15 @@ class Registry:
     def buckets(self, pool: str) -> list[Bucket]:
         return catalogue.buckets_of(self.tables, self.pool(pool).name)
 
-    def set_bucket_policy(self, name: str, policy: str) -> Bucket:
+    def set_bucket_policy(self, name: str, policy: str, *, uid: str = "") -> Bucket:
+        """With `uid` only that bucket is meant: a later one of the same name is `NotFound`, too."""
         names.check_bucket_policy(policy)
         while True:
             before = self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}")
-            after = replace(Bucket.from_json(before), policy=policy)
+            bucket = Bucket.from_json(before)
+            if uid and bucket.uid != uid:
+                raise NotFound(f"the bucket {name} is another one now")
+            after = replace(bucket, policy=policy)
             if self.tables.compare_and_set(Bucket.PREFIX + name, before, after.to_json()):
                 self._changes.bump()
                 return after
@@ -329,10 +333,14 @@ class Registry:
     # --- when changes hold -----------------------------------------------------------------------
 
     def wait_in_force(self) -> None:
-        """Returns when all gateways go by what was changed before this call. Those of this machine do at once, those of
-        others, which share Redis with it, when their copies have aged."""
-        if self._settings.tables.backend == "redis":
-            time.sleep(self._settings.gateway.route_seconds)
+        """Returns when all gateways go by what was changed before this call."""
+        time.sleep(self.in_force_seconds)
+
+    @property
+    def in_force_seconds(self) -> float:
+        """How long a change takes to hold. Gateways of this machine go by it at once, those of others, which share
+        Redis with it, when their copies have aged."""
+        return self._settings.gateway.route_seconds if self._settings.tables.backend == "redis" else 0
 
     def wait_applied(self, pool: str, timeout: float) -> None:
         """Waits until the running backend has every bucket that was made before this call; at once if none runs."""

@@ -262,9 +262,9 @@ def test_errors_are_xml_with_a_request_id_that_is_in_the_header_too(place: Place
 @pytest.mark.parametrize(
     ("method", "query", "code"),
     [
-        ("GET", "website=", "NotImplemented"),
-        ("PUT", "acl=", "NotImplemented"),
-        ("GET", "policy=", "NotImplemented"),
+        ("GET", "website=", "NoSuchWebsiteConfiguration"),
+        ("PUT", "website=", "NotImplemented"),
+        ("GET", "policy=", "NoSuchBucketPolicy"),
         ("PATCH", "", "MethodNotAllowed"),
         ("POST", "", "MethodNotAllowed"),
         ("GET", "tagging=&versions=", "InvalidRequest"),

@@ -65,7 +65,7 @@ def test_the_store_gets_a_request_that_the_gateway_wrote(gateway: LoneGateway) -
 
     gateway.store.play(script)
     target = gateway.path("%E2%82%AC%20~/x", "x-id=PutObject&b=&a=%20")
-    headers = {"X-Amz-Meta-A": "1", "X-Amz-Acl": "public-read", "X-Amz-Tagging": "b=%20&a=1", "Content-Type": "text/x"}
+    headers = {"X-Amz-Meta-A": "1", "X-Amz-Acl": "private", "X-Amz-Tagging": "b=%20&a=1", "Content-Type": "text/x"}
     sent = request(gateway.url, gateway.key, "PUT", target, b"body", headers=headers)
     extra = b"Expect: 100-continue\r\nConnection: close, TE\r\nTE: trailers\r\nKeep-Alive: 1\r\nX-Odd:\t v  \r\n"
     sent = sent.replace(b"\r\n\r\n", b"\r\n" + extra + b"\r\n", 1).replace(b"%E2%82%AC%20~/x", b"%e2%82%ac%20~%2Fx")

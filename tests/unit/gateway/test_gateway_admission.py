@@ -204,12 +204,12 @@ def test_a_direct_host_name_fixes_the_pool(records: Records) -> None:
 
 def test_what_s3_does_not_know_or_tidegate_not_offer_is_refused_before_keys_are_looked_at(records: Records) -> None:
     assert refused(records, "PATCH", "/physics-bucket/k", ("NOBODY", "s")) == "MethodNotAllowed"
-    assert refused(records, "GET", "/physics-bucket?website=", ("NOBODY", "s")) == "NotImplemented"
+    assert refused(records, "PUT", "/physics-bucket?website=", ("NOBODY", "s")) == "NotImplemented"
 
 
 def test_nothing_is_read_for_a_request_that_is_refused_for_its_form(tmp_path: Path) -> None:
     empty = Records(tmp_path)
-    for method, target in (("GET", "/bucket/%zz"), ("PATCH", "/bucket"), ("GET", "/bucket?website=")):
+    for method, target in (("GET", "/bucket/%zz"), ("PATCH", "/bucket"), ("PUT", "/bucket?website=")):
         with pytest.raises(S3Error):
             admit(empty.head(method, target), empty.directory, empty.settings, empty.now)  # and not Missing
     empty.close()

@@ -49,6 +49,18 @@ def code_of(method, target, headers=None):
         ("GET", "/b?uploads=", "ListMultipartUploads"),
         ("GET", "/b?location", "GetBucketLocation"),
         ("GET", "/b?acl", "GetBucketAcl"),
+        ("PUT", "/b?acl", "PutBucketAcl"),
+        ("GET", "/b?policy", "GetBucketPolicy"),
+        ("PUT", "/b?policy", "PutBucketPolicy"),
+        ("DELETE", "/b?policy", "DeleteBucketPolicy"),
+        ("GET", "/b?policyStatus", "GetBucketPolicyStatus"),
+        ("GET", "/b?encryption", "GetBucketEncryption"),
+        ("GET", "/b?analytics", "ListBucketAnalyticsConfigurations"),
+        ("GET", "/b?analytics&id=a", "GetBucketAnalyticsConfiguration"),
+        ("GET", "/b?id=a&metrics", "GetBucketMetricsConfiguration"),
+        ("GET", "/b?ownershipControls", "GetBucketOwnershipControls"),
+        ("PUT", "/b?ownershipControls", "PutBucketOwnershipControls"),
+        ("PUT", "/b?requestPayment", "PutBucketRequestPayment"),
         ("GET", "/b?requestPayment", "GetBucketRequestPayment"),
         ("GET", "/b?versioning", "GetBucketVersioning"),
         ("PUT", "/b?versioning", "PutBucketVersioning"),
@@ -88,6 +100,7 @@ def code_of(method, target, headers=None):
         ("PUT", "/b/k?t%61gging", "PutObjectTagging"),
         ("DELETE", "/b/k?tagging", "DeleteObjectTagging"),
         ("GET", "/b/k?acl", "GetObjectAcl"),
+        ("PUT", "/b/k?acl", "PutObjectAcl"),
         ("GET", "/b/k?retention", "GetObjectRetention"),
         ("PUT", "/b/k?retention", "PutObjectRetention"),
         ("GET", "/b/k?legal-hold", "GetObjectLegalHold"),
@@ -121,10 +134,9 @@ UNSUPPORTED = [
     "inventory",
     "logging",
     "metrics",
+    "metadataConfiguration",
+    "metadataTable",
     "notification",
-    "ownershipControls",
-    "policy",
-    "policyStatus",
     "publicAccessBlock",
     "replication",
     "website",
@@ -132,16 +144,21 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize("subresource", UNSUPPORTED)
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_unsupported_bucket_subresource_is_not_implemented(method, subresource):
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_change_of_an_unsupported_bucket_subresource_is_not_implemented(method, subresource):
     assert code_of(method, f"/b?{subresource}") == "NotImplemented"
 
 
 @pytest.mark.parametrize(
     ("method", "target", "headers"),
     [
-        ("PUT", "/b?acl", {}),
-        ("PUT", "/b/k?acl", {}),
+        ("DELETE", "/b?ownershipControls", {}),
+        ("PUT", "/b/k?annotation&annotationName=a", {}),
+        ("GET", "/b/k?annotation", {}),
+        ("DELETE", "/b/k?annotation", {}),
+        ("PUT", "/b?metadataAnnotationTable", {}),
+        ("PUT", "/b/k?encryption", {}),
+        ("GET", "/b/k?encryption", {}),
         ("POST", "/b/k?select&select-type=2", {}),
         ("POST", "/b/k?restore", {}),
         ("GET", "/b/k?torrent", {}),
@@ -171,6 +188,9 @@ def test_unsupported_request_is_not_implemented(method, target, headers):
         ("HEAD", "/b/k?tagging"),
         ("PUT", "/b/k?uploads"),
         ("PUT", "/b/k?versioning"),
+        ("PUT", "/b/k?policy"),
+        ("PUT", "/b?policyStatus"),
+        ("DELETE", "/b?requestPayment"),
         ("DELETE", "/b/k?acl"),
         ("GET", "/?acl"),
     ],
@@ -208,6 +228,7 @@ def test_upload_of_a_part_needs_its_upload_and_a_number(query):
 
 def test_unknown_list_type_is_refused():
     assert code_of("GET", "/b?list-type=3") == "InvalidArgument"
+    assert code_of("GET", "/b?list-type=2&list-type=2") == "InvalidArgument"
 
 
 def test_every_operation_stands_under_its_own_name():
@@ -215,8 +236,10 @@ def test_every_operation_stands_under_its_own_name():
     assert {"CopyObject", "UploadPartCopy", "ListObjectsV2", "ListBuckets"} <= OPERATIONS.keys()
 
 
-def test_only_copies_both_read_and_write_and_only_a_preflight_does_neither():
-    assert {o.name for o in OPERATIONS.values() if o.reads and o.writes} == {"CopyObject", "UploadPartCopy"}
+def test_copies_and_changes_of_policy_need_both_rights_and_only_a_preflight_needs_none():
+    assert {o.name for o in OPERATIONS.values() if o.reads and o.writes} == {
+        *("CopyObject", "UploadPartCopy", "PutBucketPolicy", "DeleteBucketPolicy")
+    }
     assert {o.name for o in OPERATIONS.values() if not o.reads and not o.writes} == {"CorsPreflight"}
 
 
@@ -224,7 +247,7 @@ def test_journalled_operations_are_those_that_change_what_a_bucket_holds_or_is()
     assert {o.name for o in OPERATIONS.values() if o.journals} == {
         *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
         *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
-        *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle"),
+        *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle", "PutBucketPolicy", "DeleteBucketPolicy"),
         *("PutObject", "CopyObject", "DeleteObject", "DeleteObjects"),
         *("CreateMultipartUpload", "CompleteMultipartUpload", "AbortMultipartUpload"),
         *("PutObjectTagging", "DeleteObjectTagging"),

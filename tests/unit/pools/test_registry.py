@@ -249,6 +249,17 @@ def test_a_bucket_name_is_taken_across_pools_until_it_is_deleted(registry: Regis
     assert registry.buckets("two") == [second]
 
 
+def test_a_policy_meant_for_a_bucket_is_not_given_to_a_later_one_of_the_same_name(registry: Registry) -> None:
+    registry.create_pool("one", now=NOW)
+    registry.create_pool("two", now=NOW)
+    first = registry.create_bucket("bucket", "one", now=NOW)
+    registry.delete_bucket("bucket")
+    registry.create_bucket("bucket", "two", now=NOW)
+    with pytest.raises(NotFound):
+        registry.set_bucket_policy("bucket", "public", uid=first.uid)
+    assert registry.bucket("bucket").policy == "none"
+
+
 def test_only_a_bucket_that_the_backend_is_to_make_raises_the_generation(registry: Registry, tables: Tables) -> None:
     def generation() -> int:
         return int(tables.get("gn:demo") or 0)
