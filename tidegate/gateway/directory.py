@@ -14,8 +14,19 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.pool_states import disabling_reason
-from tidegate.core.records import BackendEntry, Bucket, BucketPolicy, Key, KeyPolicy, Pool, PoolStatus, User
+from tidegate.core.records import (
+    BackendEntry,
+    Bucket,
+    BucketPolicy,
+    BucketState,
+    Key,
+    KeyPolicy,
+    Pool,
+    PoolStatus,
+    User,
+)
 from tidegate.core.sigv4 import Signer
 from tidegate.pools.catalogue import DIRECT_HOSTNAME, ENDPOINT
 from tidegate.pools.changes import ChangeCounter
@@ -41,11 +52,12 @@ class OpenKey:
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules."""
+    """A bucket with its lifecycle rules, and its versioning as far as it was noted down."""
 
     bucket: Bucket
     policy: BucketPolicy
     rules: RuleSet | None
+    versioning: Versioning | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +185,13 @@ class Directory:
             return None
         bucket = Bucket.from_json(text)
         rules = self._tables.get(LIFECYCLE + bucket.uid)
-        return BucketView(bucket, BucketPolicy(bucket.policy), RuleSet.from_json(rules) if rules is not None else None)
+        state = self._tables.get(BucketState.PREFIX + bucket.uid)
+        return BucketView(
+            bucket,
+            BucketPolicy(bucket.policy),
+            RuleSet.from_json(rules) if rules is not None else None,
+            Versioning(BucketState.from_json(state).versioning) if state is not None else None,
+        )
 
     def _load_direct(self, hostname: str) -> str | None:
         return self._tables.get(DIRECT_HOSTNAME + hostname)
