@@ -73,8 +73,9 @@ def part_uploaded(exchange: Exchange, admission: Admission, reply: ResponseHead,
 
 
 def upload_completed(exchange: Exchange, admission: Admission, reply: ResponseHead, body: bytes) -> journalling.Events:
+    events = journalling.copied_or_completed(exchange, admission, reply, body)
     _forget_later(exchange, admission)
-    return journalling.copied_or_completed(exchange, admission, reply, body)
+    return events
 
 
 def upload_aborted(exchange: Exchange, admission: Admission, reply: ResponseHead, body: bytes) -> journalling.Events:
