@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway import splice
 from tidegate.gateway.backend import BackendConnection, whole_body
@@ -245,7 +245,7 @@ class Transfer:
     def _release(self) -> None:
         try:
             self.release_reply()
-        except Unavailable as error:
+        except TidegateError as error:
             self._exchange.backend_failed(error)
             return
         self._exchange.finish()

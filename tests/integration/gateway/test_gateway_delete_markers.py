@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +12,11 @@ import pytest
 from botocore.exceptions import ClientError
 from places import Place
 from raw_http import Answer, Wire, request
+from replayed import settings
 from scripted_backend import LoneGateway, Store, Visit
 
-from tidegate.core.records import Bucket
+from tidegate.assembly import open_tables
+from tidegate.core.records import Bucket, BucketState
 from tidegate.gateway.bucket_states import note_created
 from tidegate.pools.changes import ChangeCounter
 
@@ -126,6 +129,20 @@ def test_a_bucket_whose_versioning_begins_is_looked_at_at_once(place: Place, fre
     marker = place.s3.delete_object(Bucket=bucket, Key="k")["VersionId"]
     for _ in range(4):  # by both gateways
         assert place.ask("HEAD", f"/{bucket}/k").headers.get("x-amz-version-id") == marker
+
+
+def test_the_versioning_of_a_bucket_that_a_command_made_is_found_out(
+    place: Place, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = fresh_name("command")
+    place.service.cli("bucket", "create", bucket, "--pool", place.key.pool)
+    assert place.ask("GET", f"/{bucket}/none").status == 404
+    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+        uid = Bucket.from_json(tables.get(Bucket.PREFIX + bucket) or "").uid
+        assert BucketState.from_json(tables.get(BucketState.PREFIX + uid) or "").versioning == "Off"
+    place.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    marker = place.s3.delete_object(Bucket=bucket, Key="k")["VersionId"]
+    assert place.ask("GET", f"/{bucket}/k").headers["x-amz-version-id"] == marker
 
 
 def test_a_marker_is_no_source_of_a_copy(place: Place, deleted: Deleted) -> None:
