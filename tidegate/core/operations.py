@@ -64,8 +64,9 @@ class Operation:
     are headers that the gateway heeds itself. `canned_acls` are those that it accepts where it takes ACLs. `chosen_by`
     is the parameter that tells it from another operation of the same sub-resource. `body` is None where none belongs.
 
-    The last three are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events`
-    makes the events of a change; `reply_headers` and `reply_body` change what the client sees of the backend's reply.
+    The others are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events` notes
+    down a success, and makes the events of a change; `missing` looks into a reply of status 404; `reply_headers` and
+    `reply_body` change what the client sees of the backend's reply.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Operation:
     body: Body | None = None
     handler: Callable[..., Any] | None = None
     events: Callable[..., Any] | None = None
+    missing: Callable[..., Any] | None = None
     reply_headers: Callable[..., bytes] | None = None
     reply_body: Callable[..., bytes] | None = None
 

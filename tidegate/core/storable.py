@@ -6,6 +6,8 @@ the one deletes the other. Such a key is refused at the door, since the log and 
 
 from __future__ import annotations
 
+from tidegate.core.xml_writer import can_hold
+
 # What SeaweedFS keeps beside the objects: versions of KEY in KEY.versions/, parts of uploads in .uploads/.
 _VERSIONS_SUFFIX = ".versions/"
 _UPLOADS = ".uploads"
@@ -25,6 +27,8 @@ def key_problem(backend: str, key: str) -> str:
 def _seaweedfs_problem(key: str) -> str:
     if "\\" in key:
         return "the key has a backslash, which this pool's store takes for a slash"
+    if not can_hold(key):
+        return "the key has a character that XML 1.0 cannot hold, which this pool's store lists as another one"
     if "//" in key or key.startswith("/"):
         return "the key has an empty segment, which this pool's store leaves out"
     if "." in key:
@@ -58,3 +62,9 @@ def body_problem(backend: str, key: str, size: int) -> str:
 def keeps_null_markers(backend: str) -> bool:
     """Whether a delete marker of the null version cannot be removed: the store says it did, and keeps it."""
     return backend == "seaweedfs"
+
+
+def has_encryption_keys(backend: str) -> bool:
+    """Whether the store can encrypt objects with keys that are not the client's. Without a key service SeaweedFS fails,
+    keeps what nobody can read, or keeps the data as it is."""
+    return backend != "seaweedfs"

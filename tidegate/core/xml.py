@@ -162,20 +162,18 @@ def parse_tagging_header(value: bytes) -> Tags:
             value.decode("ascii"),
             keep_blank_values=True,
             errors="strict",
-            max_num_fields=MOST_OBJECT_TAGS,
         )
     except ValueError:
         raise S3Error(
             "InvalidArgument",
-            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters "
-            f"without tag name duplicates, at most {MOST_OBJECT_TAGS}.",
+            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters.",
         ) from None
     return _checked_tags(pairs, MOST_OBJECT_TAGS)
 
 
 def _checked_tags(tags: list[tuple[str, str]], most: int) -> Tags:
     if len(tags) > most:
-        raise S3Error("BadRequest", f"Tags cannot be greater than {most}")
+        raise S3Error("InvalidTag", f"Tags cannot be greater than {most}")
     if len({key for key, _ in tags}) != len(tags):
         raise S3Error("InvalidTag", "Cannot provide multiple Tags with the same key")
     for key, value in tags:
@@ -233,6 +231,8 @@ def read_document(body: bytes, root_name: str) -> Element:
 
 def parse_completed_parts(body: bytes) -> tuple[CompletedPart, ...]:
     """CompleteMultipartUpload: up to 10,000 parts in ascending order of their numbers."""
+    if not body.strip():
+        raise malformed("there must be at least one Part")
     root = request_document(body, "CompleteMultipartUpload", most_tags=_MOST_PART_TAGS)
     parts = []
     last = 0

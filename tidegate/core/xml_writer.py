@@ -11,13 +11,20 @@ NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 # A carriage return must be a reference, or every parser turns it into a newline. The other control characters,
 # surrogates and U+FFFE/F cannot stand in XML 1.0 at all, not even as references.
-_SPECIAL = re.compile('[&<>"\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
+_NO_XML = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
+_SPECIAL = re.compile(f'[&<>"\r{_NO_XML}]')
+_IMPOSSIBLE = re.compile(f"[{_NO_XML}]")
 _REPLACEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"}
 
 
 def escape(text: str) -> str:
     """The text as XML content; characters that XML 1.0 cannot hold become U+FFFD."""
     return _SPECIAL.sub(lambda match: _REPLACEMENTS.get(match[0], "\ufffd"), text)
+
+
+def can_hold(text: str) -> bool:
+    """Whether XML 1.0 can hold every character of the text."""
+    return not _IMPOSSIBLE.search(text)
 
 
 def element(name: str, text: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tidegate.core import checksums, owners_acl, permissions, sigv2, sigv4, storable, xml
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rules import RuleSet
+from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.operations import Operation, Parameters, Scope, check_version_id, read_query
 from tidegate.core.records import Bucket, KeyPolicy
 from tidegate.core.s3errors import S3Error
@@ -21,6 +22,8 @@ from tidegate.gateway.operations import OPERATIONS, TABLE
 from tidegate.settings import GatewaySettings
 
 _MOST_SIZE_DIGITS = 16
+_ENCRYPTION = b"x-amz-server-side-encryption"
+_CUSTOMER_KEY = _ENCRYPTION + b"-customer-"
 
 Claim = sigv2.QueryClaim | sigv4.Claim
 
@@ -29,7 +32,8 @@ Claim = sigv2.QueryClaim | sigv4.Claim
 class Admission:
     """A request that may go on, as the operation that it is. `bucket` is None for operations on the service and for
     CreateBucket. `payload` is what the signature or a header says of the body: a SHA-256, the name of a kind, or
-    nothing. `tags` and `checksum` are those that the headers state about an object that is to come about."""
+    nothing. `tags` and `checksum` are those that the headers state about an object that is to come about. `versioning`
+    is the bucket's, None where nothing is known of it."""
 
     head: RequestHead
     operation: Operation
@@ -47,7 +51,12 @@ class Admission:
     tags: Pairs = ()
     checksum: tuple[bytes, bytes] | None = None
     is_virtual_hosted: bool = False
-    has_versions: bool = True
+    versioning: Versioning | None = None
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the bucket has, or once had, versioning. Of one that nothing is known of, the worse is assumed."""
+        return self.versioning is not Versioning.OFF
 
     @property
     def version_id(self) -> str:
@@ -92,6 +101,8 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")
     if object_key:
         _check_storable(operation, pool, object_key, head)
+        if operation.has_metadata:
+            _check_encryption(pool, head)
     if pool.address is None and operation.name == "CorsPreflight":
         raise S3Error("AccessDenied", "the pool sleeps, and a preflight, which bears no key, does not wake it")
     reason = pool.disabled(now)
@@ -102,7 +113,7 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         head, operation, parameters, claim, signing_key, key, bucket_name, object_key, record, pool, rules
     )
     admission.is_virtual_hosted = style == "virtual"
-    admission.has_versions = bucket is None or bucket.has_versions
+    admission.versioning = bucket.versioning if bucket is not None else None
     if operation.is_copy:
         admission.copy_source = _copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
     if operation.body is not None:
@@ -190,6 +201,18 @@ def _check_storable(operation: Operation, pool: PoolView, object_key: str, head:
         problem = storable.body_problem(backend, object_key, _announced_size(head))
         if problem:
             raise S3Error("InvalidArgument", problem)
+
+
+def _check_encryption(pool: PoolView, head: RequestHead) -> None:
+    """Clients' own keys need nothing from a store but to use them."""
+    if storable.has_encryption_keys(pool.pool.backend):
+        return
+    for name in head.headers:
+        if name.startswith(_ENCRYPTION) and not name.startswith(_CUSTOMER_KEY):
+            raise S3Error(
+                "NotImplemented",
+                f"This pool's store has no keys to encrypt objects with, which {name.decode()} asks for.",
+            )
 
 
 def _announced_size(head: RequestHead) -> int:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tidegate.core import listings, xml
+from tidegate.core.errors import Unavailable
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.records import BucketState
 from tidegate.gateway.directory import PoolView
@@ -28,6 +29,18 @@ def note_versioning(tables: Tables, bucket_uid: str, versioning: str) -> None:
     text = tables.get(entry)
     complete_since_ns = BucketState.from_json(text).complete_since_ns if text is not None else time.time_ns()
     tables.put(entry, BucketState(versioning, complete_since_ns).to_json())
+
+
+async def look_up_versioning(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> Versioning:
+    """Of a bucket of which nothing was noted down. Whoever notes down more meanwhile is right: that stays."""
+    reply = await ask_signed(gateway, view, b"GET", object_path(bucket), b"versioning=")
+    if reply.head.status != 200:
+        raise Unavailable(f"the backend does not show the versioning of {bucket} ({reply.head.status})")
+    versioning = Versioning(xml.parse_reply(reply.body).fields.get("Status", "") or Versioning.OFF)
+    state = BucketState(versioning.value, time.time_ns()).to_json()
+    await gateway.loop.run_in_executor(None, gateway.tables.put_if_absent, BucketState.PREFIX + bucket_uid, state)
+    gateway.changes.bump()
+    return versioning
 
 
 async def note_found(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> None:

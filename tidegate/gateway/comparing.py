@@ -17,7 +17,8 @@ from tidegate.gateway.directory import PoolView
 from tidegate.gateway.intents import Intent
 from tidegate.gateway.key_versions import ask_bucket, key_versions
 from tidegate.gateway.ordering import stripe_of
-from tidegate.gateway.requests import stat, stored_tags
+from tidegate.gateway.requests import stored_tags
+from tidegate.gateway.stored_objects import Shown, stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
@@ -126,12 +127,12 @@ class Comparison:
             storage_class=headers.get(b"x-amz-storage-class", b"").decode("latin-1") or "STANDARD",
         )
 
-    async def _shown(self, entry: ListedVersion) -> dict[bytes, bytes]:
+    async def _shown(self, entry: ListedVersion) -> Shown:
         """Asked for by itself: a listing may show another ETag for an object that was uploaded in parts."""
         found = await stat(self._gateway, self._view, self._bucket.name, self._key, entry.version_id)
         if found is None:
             raise Unavailable(f"the backend lists an object in {self._bucket.name} that it does not show")
-        return found.head.headers
+        return found
 
     async def _upload_events(self) -> list[Event]:
         uploads = await self._uploads()

@@ -19,7 +19,8 @@ from tidegate.gateway.backend import BackendGone, Reply
 from tidegate.gateway.journal import journalled
 from tidegate.gateway.looking import identity, is_noncurrent, unchanged
 from tidegate.gateway.replies import repeat
-from tidegate.gateway.requests import ask_signed, object_path, stat
+from tidegate.gateway.requests import ask_signed, object_path
+from tidegate.gateway.stored_objects import stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission

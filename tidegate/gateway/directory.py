@@ -52,12 +52,12 @@ class OpenKey:
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules. `has_versions`: it has, or once had, versioning."""
+    """A bucket with its lifecycle rules, and its versioning as far as it was noted down."""
 
     bucket: Bucket
     policy: BucketPolicy
     rules: RuleSet | None
-    has_versions: bool
+    versioning: Versioning | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,7 @@ class Directory:
             bucket,
             BucketPolicy(bucket.policy),
             RuleSet.from_json(rules) if rules is not None else None,
-            # Of a bucket that nothing is known of, the worse is assumed.
-            has_versions=state is None or BucketState.from_json(state).versioning != Versioning.OFF.value,
+            Versioning(BucketState.from_json(state).versioning) if state is not None else None,
         )
 
     def _load_direct(self, hostname: str) -> str | None:

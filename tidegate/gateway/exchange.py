@@ -53,6 +53,7 @@ class Exchange:
         "head",
         "intake",
         "made",
+        "noted",
         "parsed",
         "peer",
         "receiving",
@@ -80,6 +81,7 @@ class Exchange:
         self.error_code = ""
         self.tags: Pairs = ()
         self.made: Event | None = None
+        self.noted: Any = None
         self.sent_bytes = 0
         self._body: list[bytes] = []
         self._intents: frozenset[int] = frozenset()

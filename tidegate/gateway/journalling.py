@@ -7,7 +7,7 @@ events at once where request and reply say all; otherwise after a look at the ob
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.core import xml
@@ -15,7 +15,8 @@ from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.s3errors import CODES, S3Error
 from tidegate.gateway.bucket_states import note_versioning
 from tidegate.gateway.http1 import ResponseHead
-from tidegate.gateway.requests import stat, stored_tags
+from tidegate.gateway.requests import stored_tags
+from tidegate.gateway.stored_objects import customer_key, stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
@@ -128,10 +129,12 @@ async def _versioning_changed(exchange: Exchange, admission: Admission) -> list[
 
 async def _look_up(exchange: Exchange, admission: Admission, version_id: str, etag: str) -> list[Event]:
     """What a copy or a completed upload came to be: the client's request does not tell."""
-    found = await stat(exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id)
-    if found is None:
+    given = customer_key(admission.head.headers)
+    headers = await stat(
+        exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id, headers=given
+    )
+    if headers is None:
         raise S3Error("ServiceUnavailable", "the backend does not show what it has stored")
-    headers = found.head.headers
     tags: Pairs = ()
     if headers.get(b"x-amz-tagging-count", b"0") != b"0":
         tags = await stored_tags(
@@ -155,9 +158,9 @@ def _version_id(reply: ResponseHead) -> str:
     return reply.headers.get(b"x-amz-version-id", b"").decode("latin-1")
 
 
-def _etag(headers: dict[bytes, bytes]) -> str:
+def _etag(headers: Mapping[bytes, bytes]) -> str:
     return headers.get(b"etag", b"").decode("latin-1").strip('"')
 
 
-def _storage_class(headers: dict[bytes, bytes]) -> str:
+def _storage_class(headers: Mapping[bytes, bytes]) -> str:
     return headers.get(b"x-amz-storage-class", b"").decode("latin-1") or _STANDARD

@@ -17,10 +17,10 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment, needs_look
 from tidegate.core.object_pages import ObjectPage, identity_of, parse_object_page
 from tidegate.core.xml import DeleteEntry
-from tidegate.gateway.backend import Reply
 from tidegate.gateway.directory import PoolView
 from tidegate.gateway.key_versions import ListingsDoNotTell, key_versions
-from tidegate.gateway.requests import ask_signed, encoded_query, object_path, stat
+from tidegate.gateway.requests import ask_signed, encoded_query, object_path
+from tidegate.gateway.stored_objects import Shown, stat
 
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
@@ -74,7 +74,7 @@ async def is_noncurrent(gateway: Gateway, view: PoolView, bucket: str, key: str,
     """
     current = await stat(gateway, view, bucket, key)
     if current is not None:
-        shown = current.head.headers.get(b"x-amz-version-id", b"").decode("latin-1") or NULL_VERSION
+        shown = current.get(b"x-amz-version-id", b"").decode("latin-1") or NULL_VERSION
         return shown != version_id
     try:
         versions = await key_versions(gateway, view, bucket, key)
@@ -84,9 +84,7 @@ async def is_noncurrent(gateway: Gateway, view: PoolView, bucket: str, key: str,
     return not versions or (len(latest) == 1 and version_id not in latest)
 
 
-def identity(found: Reply) -> Identity:
-    """From the answer to a HEAD request."""
-    headers = found.head.headers
+def identity(headers: Shown) -> Identity:
     return Identity(
         etag=headers.get(b"etag", b"").decode("latin-1").strip('"'),
         size=int(headers.get(b"content-length", b"-1")),

@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.core import checksums, owners_acl, policy_documents, xml
+from tidegate.core import owners_acl, policy_documents, xml
 from tidegate.core.documents import document_xml
 from tidegate.core.fixed_answers import FIXED_ANSWERS
 from tidegate.core.operations import DATA, Body, Operation, OperationTable, Scope
-from tidegate.gateway import acls, bucket_settings, buckets, deletes, expiration, journalling, listing, replies
+from tidegate.gateway import (
+    acls,
+    attributes,
+    bucket_settings,
+    buckets,
+    delete_markers,
+    deletes,
+    expiration,
+    journalling,
+    listing,
+    replies,
+    upload_notes,
+)
 
 _KIB = 1024
 
@@ -77,7 +89,16 @@ def _change(name: str, scope: Scope, method: str, subresource: str = "", **more:
 def _copy(name: str, *, headers: frozenset[bytes] = frozenset(), **more: Any) -> Operation:
     headers |= _CONDITIONS_OF_SOURCES | _CUSTOMER_KEY | _SOURCE_KEY
     return _operation(
-        name, "object", "PUT", reads=True, writes=True, anonymous=True, is_copy=True, headers=headers, **more
+        name,
+        "object",
+        "PUT",
+        reads=True,
+        writes=True,
+        anonymous=True,
+        is_copy=True,
+        headers=headers,
+        missing=delete_markers.of_source,
+        **more,
     )
 
 
@@ -110,6 +131,7 @@ def _shown(name: str, method: str) -> Operation:
         parameters=_VERSION | _OVERRIDES | {"partNumber"},
         headers=_CONDITIONS_OF_READS | _CUSTOMER_KEY | {b"range", b"x-amz-checksum-mode"},
         handler=expiration.look_up_tags,
+        missing=delete_markers.of_object,
         reply_headers=expiration.of_read,
     )
 
@@ -319,7 +341,7 @@ _OBJECT = (
         headers=_DESCRIPTION | _CHECKSUM_KINDS,
         has_metadata=True,
         canned_acls=owners_acl.ACCEPTED,
-        events=journalling.upload_started,
+        events=upload_notes.upload_started,
     ),
     _write(
         "UploadPart",
@@ -331,6 +353,7 @@ _OBJECT = (
         uploads_part=True,
         headers=_CUSTOMER_KEY | _CHECKSUM_KINDS,
         body=DATA,
+        events=upload_notes.part_uploaded,
     ),
     _copy(
         "UploadPartCopy",
@@ -338,6 +361,7 @@ _OBJECT = (
         parameters=_UPLOAD | {"partNumber"},
         uploads_part=True,
         headers=frozenset((b"x-amz-copy-source-range",)),
+        events=upload_notes.part_uploaded,
     ),
     _change(
         "CompleteMultipartUpload",
@@ -346,13 +370,11 @@ _OBJECT = (
         "uploadId",
         anonymous=True,
         parameters=_UPLOAD,
-        headers=_CONDITIONS_OF_WRITES
-        | _CUSTOMER_KEY
-        | {b"x-amz-checksum-type", b"x-amz-mp-object-size"}
-        | checksums.HEADERS,
+        headers=_CONDITIONS_OF_WRITES | _CUSTOMER_KEY | {b"x-amz-checksum-type", b"x-amz-mp-object-size"},
         # Its checksum headers speak of the object.
         body=Body(4096 * _KIB, xml.parse_completed_parts, xml.completed_parts_xml, is_stated=False),
-        events=journalling.copied_or_completed,
+        handler=upload_notes.check_completion,
+        events=upload_notes.upload_completed,
         reply_headers=expiration.of_change,
         reply_body=replies.with_own_location,
     ),
@@ -363,7 +385,7 @@ _OBJECT = (
         "uploadId",
         anonymous=True,
         parameters=_UPLOAD,
-        events=journalling.upload_aborted,
+        events=upload_notes.upload_aborted,
     ),
     _write(
         "ListParts",
@@ -373,6 +395,8 @@ _OBJECT = (
         anonymous=True,
         parameters=_UPLOAD | {"max-parts", "part-number-marker"},
         headers=_CUSTOMER_KEY,
+        handler=upload_notes.look_up,
+        reply_body=upload_notes.with_checksums,
     ),
     _read(
         "GetObjectAttributes",
@@ -381,8 +405,18 @@ _OBJECT = (
         anonymous=True,
         parameters=_VERSION,
         headers=_CUSTOMER_KEY | {b"x-amz-object-attributes", b"x-amz-max-parts", b"x-amz-part-number-marker"},
+        handler=attributes.look_up_checksum,
+        missing=delete_markers.of_object,
+        reply_body=attributes.with_checksum,
     ),
-    _read("GetObjectTagging", "object", subresource="tagging", anonymous=True, parameters=_VERSION),
+    _read(
+        "GetObjectTagging",
+        "object",
+        subresource="tagging",
+        anonymous=True,
+        parameters=_VERSION,
+        missing=delete_markers.of_object,
+    ),
     _change(
         "PutObjectTagging",
         "object",
@@ -392,6 +426,7 @@ _OBJECT = (
         parameters=_VERSION,
         body=Body(64 * _KIB, xml.parse_tagging, xml.tagging_xml),
         events=journalling.tagged,
+        missing=delete_markers.of_object,
     ),
     _change(
         "DeleteObjectTagging",
@@ -401,6 +436,7 @@ _OBJECT = (
         anonymous=True,
         parameters=_VERSION,
         events=journalling.tagged,
+        missing=delete_markers.of_object,
     ),
     _read("GetObjectAcl", "object", subresource="acl", parameters=_VERSION, handler=acls.get_object_acl),
     _put_acl("PutObjectAcl", "object", acls.put_object_acl, parameters=_VERSION),

@@ -207,16 +207,6 @@ async def read_bucket(exchange: Exchange, query: Mapping[str, str]) -> bytes:
     return reply.body
 
 
-async def stat(gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "") -> Reply | None:
-    """HEAD of an object; None where there is none."""
-    reply = await ask_signed(gateway, view, b"HEAD", object_path(bucket, key), version_query(version_id))
-    if reply.head.status in (404, 405):  # 405: it is a delete marker
-        return None
-    if reply.head.status != 200:
-        raise S3Error("ServiceUnavailable", f"the backend does not show what it has stored ({reply.head.status})")
-    return reply
-
-
 async def stored_tags(
     gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "", *, none_if_missing: bool = False
 ) -> Pairs:

@@ -1,16 +1,18 @@
 """A request on its way to a backend, and the reply on its way back.
 
 The last bytes of a change leave only when the whole request has been received and checked and its key's
-turn has come; the reply to a change is withheld until the exchange has journalled it. Large plain bodies are spliced.
+turn has come. The reply to a change is withheld until the exchange has journalled it; so is one that is to be looked
+into or written anew. Large plain bodies are spliced.
 A head never goes out alone: at the end of a connection in place of a body, SeaweedFS stores an empty object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.core.s3errors import S3Error
 from tidegate.gateway import splice
 from tidegate.gateway.backend import BackendConnection, whole_body
 from tidegate.gateway.http1 import LAST_CHUNK, ChunkedDecoder, ResponseHead, chunk
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.gateway.requests import ForwardedRequest
 
 HELD_BACK_BYTES = 16 * 1024
-_LONGEST_WITHHELD_REPLY = 1 << 20
+_LONGEST_WITHHELD_REPLY = 4 << 20
 _DRAIN_LOOK_SECONDS = 0.001
 
 
@@ -28,6 +30,7 @@ class Transfer:
     __slots__ = (
         "_connection",
         "_dechunk",
+        "_ended",
         "_exchange",
         "_held_back",
         "_last_bytes",
@@ -56,6 +59,7 @@ class Transfer:
         self._splice: splice.Splice | None = None
         self._splice_reply = False
         self._withheld: list[bytes] | None = None
+        self._ended: Callable[[], None] | None = None
         self._withheld_bytes = 0
         self._dechunk: ChunkedDecoder | None = None
         self._unsent_head = b""
@@ -190,8 +194,8 @@ class Transfer:
             exchange.client.close_after_reply()  # nothing else tells the client where the reply ends
         if not self.sent:
             self._stop_body()
-        elif exchange.admitted.operation.journals and 200 <= head.status < 300:
-            self._withheld = []
+        elif exchange.admitted.operation.events is not None and 200 <= head.status < 300:
+            self._withhold(self._changed)
             return
         if head.status >= 500 and head.status != 501:
             # A backend that stops, or has trouble: whatever it says, the client can only try again.
@@ -200,6 +204,8 @@ class Transfer:
         exchange.settle()  # the backend has refused the change
         exchange.give_turns_back()
         exchange.moving()
+        if self.sent and self._is_looked_into(head):
+            return
         client = exchange.client
         if client is not None:
             self._splice_reply = (
@@ -207,6 +213,42 @@ class Transfer:
             )
             # It goes out together with the first bytes of the body.
             self._unsent_head = self._reply_head(head, keep_alive=client.keeps_alive)
+
+    def _is_looked_into(self, head: ResponseHead) -> bool:
+        """Whether the client does not get this reply as it is; then it is withheld."""
+        operation = self._exchange.admitted.operation
+        if head.status == 404 and operation.missing is not None:
+            look = operation.missing(self._exchange, head)
+            if look is not None:
+                self._withhold(lambda: self._exchange.spawn(self._look_into(look)))
+                return True
+        if head.status == 200 and operation.reply_body is not None:
+            self._withhold(self._release)
+            return True
+        return False
+
+    def _withhold(self, ended: Callable[[], None]) -> None:
+        """The reply is kept until it has ended."""
+        self._withheld = []
+        self._ended = ended
+
+    def _changed(self) -> None:
+        assert self.reply is not None
+        self._exchange.changed(self.reply, whole_body(self.reply, self._withheld or []))
+
+    async def _look_into(self, look: Callable[[], Awaitable[S3Error | None]]) -> None:
+        error = await look()
+        if error is not None:
+            raise error
+        self._release()
+
+    def _release(self) -> None:
+        try:
+            self.release_reply()
+        except TidegateError as error:
+            self._exchange.backend_failed(error)
+            return
+        self._exchange.finish()
 
     def _stop_body(self) -> None:
         """The backend has made up its mind before it saw the whole request."""
@@ -245,7 +287,7 @@ class Transfer:
             self._withheld.append(data)
             self._withheld_bytes += len(data)
             if self._withheld_bytes > _LONGEST_WITHHELD_REPLY:
-                self.backend_failed(Unavailable("the backend's reply to a change is too long"))
+                self.backend_failed(Unavailable("the backend's reply is too long"))
             return
         exchange, connection = self._exchange, self._connection
         client = exchange.client
@@ -313,8 +355,8 @@ class Transfer:
                 self._exchange.client.write(self._unsent_head)
             self._exchange.finish()
             return
-        assert self.reply is not None
-        self._exchange.changed(self.reply, whole_body(self.reply, self._withheld))
+        assert self._ended is not None
+        self._ended()
 
     def release_reply(self) -> None:
         """The withheld reply may go to the client now."""
@@ -324,7 +366,7 @@ class Transfer:
         if client is None:
             return
         rewrite = exchange.admitted.operation.reply_body
-        if rewrite is not None:
+        if rewrite is not None and self.reply.status == 200:
             body = rewrite(exchange, whole_body(self.reply, self._withheld or []))
             head = self._reply_head(self.reply, keep_alive=client.keeps_alive, length=len(body))
         else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.core.storable import body_problem, bucket_problem, key_problem
+from tidegate.core.storable import body_problem, bucket_problem, has_encryption_keys, key_problem
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from tidegate.core.storable import body_problem, bucket_problem, key_problem
         "..x",
         "a/...",
         "a:b\n",
+        "tab\t, return\r, delete\x7f",
+        "\x80\x9f\xad\u2028\ufeff\ufffd\U0010ffff",
         "a.versions",
         "versions/x",
         "uploads/x",
@@ -40,6 +42,18 @@ def test_dot_segments_are_held_by_no_backend(key):
 def test_seaweedfs_holds_no_key_that_it_would_rename_or_hide(key):
     assert key_problem("seaweedfs", key) != ""
     assert key_problem("minio", key) == ""
+
+
+@pytest.mark.parametrize("character", [*map(chr, [*range(9), 0xB, 0xC, *range(0xE, 0x20)]), "\ufffe", "\uffff"])
+@pytest.mark.parametrize("form", ["{}", "a{}b", "a{}/b", "a/{}"])
+def test_seaweedfs_holds_no_key_that_its_listings_would_garble(character, form):
+    assert "XML" in key_problem("seaweedfs", form.format(character))
+    assert key_problem("minio", form.format(character)) == ""
+
+
+def test_seaweedfs_has_no_keys_of_its_own_to_encrypt_with():
+    assert not has_encryption_keys("seaweedfs")
+    assert has_encryption_keys("minio")
 
 
 def test_seaweedfs_would_drop_the_data_of_a_key_that_ends_in_a_slash():

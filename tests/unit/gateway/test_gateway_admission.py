@@ -213,3 +213,32 @@ def test_nothing_is_read_for_a_request_that_is_refused_for_its_form(tmp_path: Pa
         with pytest.raises(S3Error):
             admit(empty.head(method, target), empty.directory, empty.settings, empty.now)  # and not Missing
     empty.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "query"), [("PUT", ""), ("POST", "?uploads="), ("PUT", "?tagging="), ("PUT", "?uploadId=u&partNumber=1")]
+)
+def test_a_key_that_listings_would_garble_is_refused_whatever_is_written(
+    records: Records, method: str, query: str
+) -> None:
+    for key in ("a%01b", "%1F", "a%EF%BF%BE"):
+        assert refused(records, method, f"/physics-bucket/{key}{query}", "physics") == "InvalidArgument"
+    assert let_in(records, method, f"/physics-bucket/a%0A%09%7F{query}", "physics").object_key == "a\n\t\x7f"
+
+
+def test_a_key_that_listings_would_garble_is_never_found(records: Records) -> None:
+    for method, query in (("GET", ""), ("HEAD", ""), ("GET", "?tagging=")):
+        assert refused(records, method, f"/physics-bucket/a%02{query}", "physics") == "NoSuchKey"
+    source = {"x_amz_copy_source": "/physics-bucket/a%02"}
+    assert refused(records, "PUT", "/physics-bucket/k", "physics", **source) == "NoSuchKey"
+
+
+@pytest.mark.parametrize("name", ["", "_aws_kms_key_id", "_context", "_bucket_key_enabled"])
+@pytest.mark.parametrize(("method", "query"), [("PUT", ""), ("POST", "?uploads=")])
+def test_encryption_with_keys_that_the_store_does_not_have_is_refused(
+    records: Records, method: str, query: str, name: str
+) -> None:
+    headers = {f"x_amz_server_side_encryption{name}": "x"}
+    assert refused(records, method, f"/physics-bucket/k{query}", "physics", **headers) == "NotImplemented"
+    customer = {"x_amz_server_side_encryption_customer_algorithm": "AES256"}
+    assert let_in(records, method, f"/physics-bucket/k{query}", "physics", **customer).object_key == "k"

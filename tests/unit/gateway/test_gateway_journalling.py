@@ -57,7 +57,11 @@ class Change:
             admission=admission,
             parsed=parsed,
             request_id="R1",
-            gateway=SimpleNamespace(name="gateway:here:1"),
+            gateway=SimpleNamespace(
+                name="gateway:here:1",
+                tables=self._records.tables,
+                loop=SimpleNamespace(run_in_executor=lambda _, work, *given: work(*given)),
+            ),
             intake=SimpleNamespace(payload_bytes=received),
             event_time=lambda key: self._order.next_time(stripe_of(admission.bucket_name, key), time.time_ns()),
         )
