@@ -94,17 +94,15 @@ def _session() -> SparkSession:
 
 
 def overwrite(address: str, parts: dict[str, list[int]], mode: str = "static") -> None:
-    """Writes one row for each number, in a partition for each name. The mode `dynamic` leaves other partitions alone."""
-    rows = [(name, number) for name, numbers in parts.items() for number in numbers]
-    frame = _rows(rows)
-    writer = frame.write.mode("overwrite").option("partitionOverwriteMode", mode)
+    """Writes one row for each number, in a partition for each name. `dynamic` leaves other partitions alone."""
+    writer = _table(parts).write.mode("overwrite").option("partitionOverwriteMode", mode)
     writer.partitionBy("part").parquet(address)
 
 
-def _rows(rows: list[tuple[str, int]]) -> DataFrame:
+def _table(parts: dict[str, list[int]]) -> DataFrame:
     """Made of SQL, since a frame made of Python objects would need Python workers to read it."""
-    values = ", ".join(f"('{name}', {number})" for name, number in rows)
-    return _session().sql(f"SELECT part, number FROM VALUES {values} AS rows (part, number)")  # noqa: S608
+    values = ", ".join(f"('{name}', {number})" for name, numbers in parts.items() for number in numbers)
+    return _session().sql(f"SELECT part, number FROM VALUES {values} AS rows (part, number)")
 
 
 def rows(address: str) -> dict[str, list[int]]:
