@@ -109,7 +109,7 @@ def fs(gateway: Way) -> s3fs.S3FileSystem:
     return s3fs.S3FileSystem(
         key=key.access_key,
         secret=key.secret_key,
-        client_kwargs={"endpoint_url": gateway.url, "region_name": "us-east-1"},
+        client_kwargs={"endpoint_url": gateway.url},
         config_kwargs={"s3": {"addressing_style": "path"}, "retries": {"total_max_attempts": 1}},
         use_listings_cache=False,
         skip_instance_cache=True,
@@ -164,21 +164,21 @@ def test_s3fs_renames_files_and_directories(fs: s3fs.S3FileSystem, bucket: str) 
     fs.rm(f"{bucket}/top", recursive=True)
     assert not fs.exists(f"{bucket}/top")
     moved = {name.replace(".yaml", ".yml"): contents for name, contents in FILES.items()}
-    assert fs.cat(f"{bucket}/moved", recursive=True) == {
-        f"{bucket}/moved/{name}": contents for name, contents in moved.items()
-    }
+    found = {path.removeprefix(f"{bucket}/moved/"): fs.cat_file(path) for path in fs.find(f"{bucket}/moved")}
+    assert found == moved
     assert fs.ls(bucket, detail=False) == [f"{bucket}/moved"]
 
 
-def test_s3fs_makes_and_removes_buckets_and_markers_of_directories(
-    fs: s3fs.S3FileSystem, fresh_name: Callable[[str], str]
+def test_s3fs_makes_and_removes_buckets_and_sees_markers_of_directories(
+    fs: s3fs.S3FileSystem, gateway: Way, fresh_name: Callable[[str], str]
 ) -> None:
     bucket = fresh_name("s3fs-made")
     fs.mkdir(bucket)
     assert fs.isdir(bucket)
     fs.touch(f"{bucket}/marked/")
     assert fs.isdir(f"{bucket}/marked")
-    fs.rm(f"{bucket}/marked/")
+    # Its `rm` would take the slash away and delete another key.
+    gateway.s3().delete_object(Bucket=bucket, Key="marked/")
     assert not fs.exists(f"{bucket}/marked")
     fs.rmdir(bucket)
     assert not fs.exists(bucket)
