@@ -77,12 +77,12 @@ def check_up(client: SyncClient, way: Way, log: MetadataLog, forest: Forest, hom
 
     client.up(shell, forest.directory, bucket)
     held = listed(s3, bucket)
-    assert differing(etags(forest.files), {entry.key: entry.etag for entry in held}) == []
+    _expect_none("keys differ", differing(etags(forest.files), {entry.key: entry.etag for entry in held}))
 
     log.news()
-    assert client.up(shell, forest.directory, bucket) == []
-    assert [event.key for event in log.news() if event.bucket == bucket] == []
-    assert listed(s3, bucket) == held
+    _expect_none("actions of a second sync", client.up(shell, forest.directory, bucket))
+    _expect_none("keys were changed", [event.key for event in log.news() if event.bucket == bucket])
+    assert listed(s3, bucket) == held, "the listing is another one after a second sync"
 
 
 def check_down(client: SyncClient, way: Way, log: MetadataLog, forest: Forest, home: Path) -> None:
@@ -94,12 +94,16 @@ def check_down(client: SyncClient, way: Way, log: MetadataLog, forest: Forest, h
 
     log.news()
     client.down(shell, forest.bucket, directory)
-    assert differing(forest.files, read(directory)) == []
+    _expect_none("files differ", differing(forest.files, read(directory)))
 
     held = _stats(directory)
-    assert client.down(shell, forest.bucket, directory) == []
-    assert _stats(directory) == held
-    assert [event.key for event in log.news() if event.bucket == forest.bucket] == []
+    _expect_none("actions of a second sync", client.down(shell, forest.bucket, directory))
+    _expect_none("files were changed", differing(held, _stats(directory)))
+    _expect_none("keys were changed", [event.key for event in log.news() if event.bucket == forest.bucket])
+
+
+def _expect_none(what: str, found: list[str]) -> None:
+    assert not found, f"{what}: {len(found)}, the first {found[:5]}"
 
 
 @dataclass(frozen=True)
