@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format docs lock bench fuzz differential probe crashes races clean
+.PHONY: help setup run test lint format docs lock bench fuzz differential probe crashes races clients clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -60,6 +60,11 @@ crashes: ## processes killed at random points over 50 rounds of passes (CRASH_PA
 races: ## 10,000 objects that are due, each rewritten while its delete runs (RACES, RACES_SEED)
 	@scripts/setup.sh dev
 	@RACES=$${RACES:-10000} $(PYTHON_VENV) -m pytest tests/probe/test_races.py
+
+clients: ## syncs by mc, which is built with Go first
+	@scripts/setup.sh dev
+	@scripts/go_clients.sh
+	@$(PYTHON_VENV) -m pytest tests/integration/clients/go_clients.py
 
 clean: ## removes what was built; the data directory stays
 	@rm -rf .venv .tools build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

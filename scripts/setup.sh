@@ -4,7 +4,8 @@
 #   scripts/setup.sh            what the service needs
 #   scripts/setup.sh dev        also what tests, lint and benchmarks need
 #
-# Checks Python and Java first, installs Java where it may (Debian, as root) and otherwise says what to type.
+# Checks Python and Java first, installs Java where it may (Debian, as root) and otherwise says what to type; with `dev`
+# the same goes for the programs that tests run.
 # As root it also makes the system account `tidegate`, as which a service that root starts runs.
 # A second run with nothing to do ends at once.
 set -eu
@@ -13,6 +14,8 @@ cd "$(dirname "$0")/.."
 kind=${1:-runtime}
 lock=requirements/$kind.lock
 stamp=.venv/tidegate-setup
+# Debian packages for tests, each with a program of the same name.
+test_packages="restic"
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -70,6 +73,22 @@ check_java() {
         "and run this again."
 }
 
+check_test_packages() {
+    [ "$kind" = dev ] || return 0
+    missing=
+    for package in $test_packages; do
+        command -v "$package" >/dev/null 2>&1 || missing="${missing:+$missing }$package"
+    done
+    [ -n "$missing" ] || return 0
+    if debian && root; then
+        say "installing $missing"
+        apt-get update -qq
+        # shellcheck disable=SC2086  # several packages are several words
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing && return
+    fi
+    say "some tests will fail without: $missing. Type:" "$(how_to_install "$missing" "$missing" "$missing")"
+}
+
 make_account() {
     root && ! id -u tidegate >/dev/null 2>&1 || return 0
     say "making the system account tidegate, as which the service runs when root starts it"
@@ -84,11 +103,13 @@ if .venv/bin/tidegate --version >/dev/null 2>&1 &&
     { grep -qsx "$kind $wanted" "$stamp" ||
         { [ "$kind" = runtime ] && grep -qsx "also-runtime $wanted" "$stamp"; }; }; then
     check_java
+    check_test_packages
     make_account
     exit 0
 fi
 
 check_java
+check_test_packages
 make_account
 python=$(find_python)
 if ! { [ -x .venv/bin/pip ] && good_python .venv/bin/python; }; then

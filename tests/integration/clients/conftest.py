@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from direct_backend import direct_backend
+from metadata_log import MetadataLog
 from running_service import RunningService
+from syncs import Forest
 from ways import MIB, Files, Way, Ways
 
 
@@ -26,3 +29,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     for name, size in sizes.items():
         (directory / name).write_bytes((rng.randbytes(min(size, MIB)) * (size // MIB + 1))[:size])
     return Files(directory, sizes)
+
+
+@pytest.fixture(scope="session")
+def gateway(ways: Ways) -> Way:
+    """For clients of which only the gateway's answers are of interest."""
+    return ways.gateway
+
+
+@pytest.fixture(scope="session")
+def log(service: RunningService) -> Iterator[MetadataLog]:
+    opened = MetadataLog(service)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def forest(gateway: Way, tmp_path_factory: pytest.TempPathFactory) -> Forest:
+    return Forest(gateway, tmp_path_factory.mktemp("forest"))

@@ -6,41 +6,16 @@ import json
 import urllib.parse
 
 import pytest
+from metadata_log import MetadataLog
 from places import Place
 from raw_http import until
 
-from tidegate.assembly import open_topics
 from tidegate.core.events import Event, EventKind
-from tidegate.settings import restore
-
-
-class Log:
-    """The metadata log of a bucket: what is new since the last look."""
-
-    def __init__(self, place: Place) -> None:
-        self._settings = restore((place.service.data / "run" / "settings.json").read_text())
-        self._topics = open_topics(self._settings, place.service.data)
-        self._seen = [following for _, following in self._topics.bounds(self._settings.metalog.topic)]
-
-    def news(self) -> list[Event]:
-        found: list[Event] = []
-        for partition, offset in enumerate(self._seen):
-            messages = self._topics.read(self._settings.metalog.topic, partition, offset, 10_000)
-            self._seen[partition] += len(messages)
-            found += [Event.from_bytes(message.value) for message in messages]
-        return sorted(found, key=lambda event: event.ts_ns)
-
-    def one(self) -> Event:
-        (event,) = self.news()
-        return event
-
-    def close(self) -> None:
-        self._topics.close()
 
 
 @pytest.fixture
 def log(place: Place):
-    opened = Log(place)
+    opened = MetadataLog(place.service)
     yield opened
     opened.close()
 
@@ -52,7 +27,7 @@ def versioned(place: Place) -> str:
     return "events-versioned"
 
 
-def test_a_put_carries_everything(place: Place, log: Log) -> None:
+def test_a_put_carries_everything(place: Place, log: MetadataLog) -> None:
     key = "a:b\nc/d é \U0001f600 " + "/k".join(["k" * 200] * 5)
     assert 1000 < len(key.encode()) <= 1024
     answer = place.s3.put_object(
@@ -68,7 +43,7 @@ def test_a_put_carries_everything(place: Place, log: Log) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 << 20])
-def test_the_size_is_that_of_the_object_however_it_was_sent(place: Place, log: Log, size: int) -> None:
+def test_the_size_is_that_of_the_object_however_it_was_sent(place: Place, log: MetadataLog, size: int) -> None:
     place.s3.put_object(Bucket=place.bucket, Key=place.fresh(), Body=b"s" * size)
     assert log.one().size == size
     place.s3.put_object(Bucket=place.bucket, Key=place.fresh(), Body=b"s" * size, ChecksumAlgorithm="SHA256")
@@ -84,7 +59,7 @@ def test_the_size_is_that_of_the_object_however_it_was_sent(place: Place, log: L
     assert (event.key, event.size) == (key, size)
 
 
-def test_what_fails_leaves_no_event(place: Place, log: Log) -> None:
+def test_what_fails_leaves_no_event(place: Place, log: MetadataLog) -> None:
     place.ask("PUT", place.path(place.fresh()), b"x", headers={"If-Match": '"0"'})
     place.ask("PUT", place.path(place.fresh()), b"x", payload="0" * 64)
     place.ask("GET", place.path("no-such-key"))
@@ -93,7 +68,9 @@ def test_what_fails_leaves_no_event(place: Place, log: Log) -> None:
     assert log.news() == []
 
 
-def test_tags_that_the_log_could_not_take_down_are_refused_before_anything_is_stored(place: Place, log: Log) -> None:
+def test_tags_that_the_log_could_not_take_down_are_refused_before_anything_is_stored(
+    place: Place, log: MetadataLog
+) -> None:
     key = place.fresh()
     many = "&".join(f"t{number}=v" for number in range(11))
     for tags in (many, "a=1&a=2", "=v"):
@@ -102,7 +79,7 @@ def test_tags_that_the_log_could_not_take_down_are_refused_before_anything_is_st
     assert place.stored(key) is None and log.news() == []
 
 
-def test_a_delete_without_versions_is_one_event(place: Place, log: Log) -> None:
+def test_a_delete_without_versions_is_one_event(place: Place, log: MetadataLog) -> None:
     key = place.fresh()
     place.s3.put_object(Bucket=place.bucket, Key=key, Body=b"x")
     put = log.one()
@@ -112,7 +89,9 @@ def test_a_delete_without_versions_is_one_event(place: Place, log: Log) -> None:
     assert event.ts_ns > put.ts_ns
 
 
-def test_versions_markers_and_deletes_of_versions_are_told_apart(place: Place, log: Log, versioned: str) -> None:
+def test_versions_markers_and_deletes_of_versions_are_told_apart(
+    place: Place, log: MetadataLog, versioned: str
+) -> None:
     log.news()
     first = place.s3.put_object(Bucket=versioned, Key="v", Body=b"1")["VersionId"]
     marker = place.s3.delete_object(Bucket=versioned, Key="v")["VersionId"]
@@ -126,7 +105,9 @@ def test_versions_markers_and_deletes_of_versions_are_told_apart(place: Place, l
     ]
 
 
-def test_a_multiple_delete_is_an_event_for_each_that_was_deleted(place: Place, log: Log, versioned: str) -> None:
+def test_a_multiple_delete_is_an_event_for_each_that_was_deleted(
+    place: Place, log: MetadataLog, versioned: str
+) -> None:
     keys = [place.fresh("multi") for _ in range(3)]
     version = place.s3.put_object(Bucket=versioned, Key=keys[0], Body=b"1")["VersionId"]
     place.s3.put_object(Bucket=versioned, Key=keys[1], Body=b"1")
@@ -148,7 +129,7 @@ def test_a_multiple_delete_is_an_event_for_each_that_was_deleted(place: Place, l
     assert set(found) - {keys[2]} == set(keys[:2])
 
 
-def test_a_copy_tells_what_came_about(place: Place, log: Log) -> None:
+def test_a_copy_tells_what_came_about(place: Place, log: MetadataLog) -> None:
     source, target = place.fresh(), place.fresh()
     place.s3.put_object(Bucket=place.bucket, Key=source, Body=b"copied", Tagging="from=source")
     log.news()
@@ -160,7 +141,7 @@ def test_a_copy_tells_what_came_about(place: Place, log: Log) -> None:
     assert dict(event.tags) == {tag["Key"]: tag["Value"] for tag in stored}
 
 
-def test_a_multipart_upload_is_told_from_start_to_end(place: Place, log: Log) -> None:
+def test_a_multipart_upload_is_told_from_start_to_end(place: Place, log: MetadataLog) -> None:
     key = place.fresh()
     upload = place.s3.create_multipart_upload(Bucket=place.bucket, Key=key, Tagging="kind=big")["UploadId"]
     started = log.one()
@@ -176,7 +157,7 @@ def test_a_multipart_upload_is_told_from_start_to_end(place: Place, log: Log) ->
     assert dict(done.tags) == {tag["Key"]: tag["Value"] for tag in stored}
 
 
-def test_an_upload_that_is_given_up_is_told(place: Place, log: Log) -> None:
+def test_an_upload_that_is_given_up_is_told(place: Place, log: MetadataLog) -> None:
     key = place.fresh()
     upload = place.s3.create_multipart_upload(Bucket=place.bucket, Key=key)["UploadId"]
     place.s3.abort_multipart_upload(Bucket=place.bucket, Key=key, UploadId=upload)
@@ -186,7 +167,7 @@ def test_an_upload_that_is_given_up_is_told(place: Place, log: Log) -> None:
     ]
 
 
-def test_tagging_carries_all_tags_of_the_version(place: Place, log: Log) -> None:
+def test_tagging_carries_all_tags_of_the_version(place: Place, log: MetadataLog) -> None:
     key = place.fresh()
     place.s3.put_object(Bucket=place.bucket, Key=key, Body=b"x")
     log.news()
@@ -202,7 +183,7 @@ def test_tagging_carries_all_tags_of_the_version(place: Place, log: Log) -> None
     assert (event.operation, event.tags) == (EventKind.TAGGING, ())
 
 
-def test_buckets_come_change_and_go_with_an_identity_of_their_own(place: Place, log: Log) -> None:
+def test_buckets_come_change_and_go_with_an_identity_of_their_own(place: Place, log: MetadataLog) -> None:
     bucket = "events-of-a-bucket"
     uids = []
     for _ in range(2):
@@ -230,7 +211,7 @@ def test_the_commands_tail_shows_what_was_written(place: Place) -> None:
     assert [json.loads(line)["key"] for line in done.stdout.splitlines()][-1] == key
 
 
-def test_a_client_that_leaves_without_its_reply_leaves_the_event(place: Place, log: Log) -> None:
+def test_a_client_that_leaves_without_its_reply_leaves_the_event(place: Place, log: MetadataLog) -> None:
     key = place.fresh()
     wire = place.wire()
     wire.send(place.request("PUT", place.path(key), b"nobody waits"))
