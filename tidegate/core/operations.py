@@ -60,10 +60,12 @@ class Operation:
     `reads` and `writes` say which right it needs (a copy both, a preflight none); listing an upload's parts belongs
     to writing. `journals`: its success is a change of the metadata log. `anonymous`: a bucket's policy can open it to
     requests without a key. `headers` are passed on to the backend, those of metadata if `has_metadata`; `conditions`
-    are headers that the gateway heeds itself. `body` is None where none belongs.
+    are headers that the gateway heeds itself. `body` is None where none belongs. With `is_form` the body is a form,
+    whose fields stand for the key and the headers, and whose file is the data of the object.
 
-    The last three are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events`
-    makes the events of a change; `reply_headers` and `reply_body` change what the client sees of the backend's reply.
+    The last ones are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events`
+    makes the events of a change; `reply_headers` and `reply_body` change what the client sees of the backend's reply,
+    and `reply` answers a change that was made in place of it.
     """
 
     name: str
@@ -80,11 +82,18 @@ class Operation:
     conditions: frozenset[bytes] = frozenset()
     is_copy: bool = False
     uploads_part: bool = False
+    is_form: bool = False
     body: Body | None = None
     handler: Callable[..., Any] | None = None
     events: Callable[..., Any] | None = None
     reply_headers: Callable[..., bytes] | None = None
     reply_body: Callable[..., bytes] | None = None
+    reply: Callable[..., None] | None = None
+
+    @property
+    def backend_method(self) -> str:
+        """That of the backend's request: the file of a form is an object that is put."""
+        return "PUT" if self.is_form else self.method
 
     @property
     def removes(self) -> bool:
@@ -122,7 +131,10 @@ class OperationTable:
         subresource = "" if not given or method == "OPTIONS" else self._subresource(given)
         operation = self._plain.get((scope, method, subresource))
         if operation is None:
-            raise self._refusal(method, scope, subresource, headers)
+            raise self._refusal(method, scope, subresource)
+        if operation.is_form and not is_form(headers):
+            condition = "Bucket POST must be of the enclosure-type multipart/form-data"
+            raise S3Error("PreconditionFailed", fields={"Condition": condition})
         if _COPY_SOURCE in headers:
             operation = self._copies.get((scope, method, subresource), operation)
         parameters: Parameters = {}
@@ -148,14 +160,11 @@ class OperationTable:
             raise S3Error("InvalidArgument", "Invalid List Type specified in Request")
         return self.by_name["ListObjectsV2"]
 
-    def _refusal(self, method: str, scope: Scope, subresource: str, headers: Mapping[bytes, bytes]) -> S3Error:
+    def _refusal(self, method: str, scope: Scope, subresource: str) -> S3Error:
         if method not in _METHODS:
             return S3Error("MethodNotAllowed", f"S3 knows no method {method[:20]}.")
         if subresource in _UNSUPPORTED or (method == "PUT" and subresource == "acl" and scope != "service"):
             return S3Error("NotImplemented", f"The sub-resource {subresource} is not implemented.")
-        form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-        if method == "POST" and scope == "bucket" and not subresource and form:
-            return S3Error("NotImplemented", "Uploads by POST of a form are not implemented.")
         allowed = sorted(each for where, each, of in self._plain if where == scope and of == subresource)
         what = f"the sub-resource {subresource}" if subresource else "this resource"
         return S3Error(
@@ -163,6 +172,10 @@ class OperationTable:
             f"The method {method} is not allowed against {what}.",
             headers={"Allow": ", ".join(allowed)} if allowed else {},
         )
+
+
+def is_form(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == b"multipart/form-data"
 
 
 def read_query(query: bytes) -> list[tuple[str, str]]:

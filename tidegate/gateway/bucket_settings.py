@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from tidegate.core.cors import CORS
+from tidegate.core.cors_xml import cors_xml
 from tidegate.core.events import EventKind
-from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.lifecycle.rules_writer import lifecycle_xml
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle, transition_minimum
 from tidegate.core.s3errors import S3Error
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 _MINIMUM_HEADER = "x-amz-transition-default-minimum-object-size"
 
 
+class Setting(Protocol):
+    """What is kept for a bucket."""
+
+    def to_json(self) -> str: ...
+
+    def digest(self) -> str: ...
+
+
 async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     settings = exchange.gateway.settings.lifecycle
     header = admission.head.headers.get(_MINIMUM_HEADER.encode())
@@ -25,7 +35,7 @@ async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     rules = parse_lifecycle(
         exchange.parsed, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
     )
-    await _change(exchange, admission, rules)
+    await _change(exchange, admission, LIFECYCLE, rules)
     exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
 
 
@@ -39,20 +49,38 @@ async def get_lifecycle(exchange: Exchange, admission: Admission) -> None:
 
 async def delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
     # Also where none are known here: another machine may have put them a moment ago.
-    await _change(exchange, admission, None)
+    await _change(exchange, admission, LIFECYCLE, None)
     exchange.answer(204, {}, b"")
 
 
-async def _change(exchange: Exchange, admission: Admission, rules: RuleSet | None) -> None:
-    gateway = exchange.gateway
-    assert admission.bucket is not None
-    entry = LIFECYCLE + admission.bucket.uid
+async def put_cors(exchange: Exchange, admission: Admission) -> None:
+    await _change(exchange, admission, CORS, exchange.parsed)
+    exchange.answer(200, {}, b"")
+
+
+async def get_cors(exchange: Exchange, admission: Admission) -> None:
+    if admission.cors is None:
+        raise S3Error("NoSuchCORSConfiguration", fields={"BucketName": admission.bucket_name})
+    exchange.answer(200, {"Content-Type": "application/xml"}, cors_xml(admission.cors))
+
+
+async def delete_cors(exchange: Exchange, admission: Admission) -> None:
+    await _change(exchange, admission, CORS, None)
+    exchange.answer(204, {}, b"")
+
+
+async def _change(exchange: Exchange, admission: Admission, prefix: str, setting: Setting | None) -> None:
+    gateway, bucket = exchange.gateway, admission.bucket
+    assert bucket is not None
+    entry = prefix + bucket.uid
     await exchange.take_turns([""])
+    if not await gateway.loop.run_in_executor(None, gateway.registry.has_bucket, bucket.name, bucket.uid):
+        raise S3Error("NoSuchBucket", fields={"BucketName": bucket.name})
     exchange.begin_change()
 
     def write() -> bool:
-        if rules is not None:
-            gateway.tables.put(entry, rules.to_json())
+        if setting is not None:
+            gateway.tables.put(entry, setting.to_json())
             return True
         return gateway.tables.delete(entry)
 
@@ -60,6 +88,6 @@ async def _change(exchange: Exchange, admission: Admission, rules: RuleSet | Non
     events = []
     if changed:
         gateway.changes.bump()
-        attributes = (("lifecycle", rules.digest() if rules is not None else ""),)
+        attributes = ((admission.operation.subresource, setting.digest() if setting is not None else ""),)
         events = [journalling.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)]
     await exchange.journalled(events)

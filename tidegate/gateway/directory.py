@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tidegate.core.cors import CORS, CorsRules
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.pool_states import disabling_reason
 from tidegate.core.records import BackendEntry, Bucket, BucketPolicy, Key, KeyPolicy, Pool, PoolStatus, User
@@ -41,11 +42,12 @@ class OpenKey:
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules."""
+    """A bucket with its lifecycle rules and its CORS rules."""
 
     bucket: Bucket
     policy: BucketPolicy
     rules: RuleSet | None
+    cors: CorsRules | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,13 @@ class Directory:
         if text is None:
             return None
         bucket = Bucket.from_json(text)
-        rules = self._tables.get(LIFECYCLE + bucket.uid)
-        return BucketView(bucket, BucketPolicy(bucket.policy), RuleSet.from_json(rules) if rules is not None else None)
+        rules, cors = self._tables.get(LIFECYCLE + bucket.uid), self._tables.get(CORS + bucket.uid)
+        return BucketView(
+            bucket,
+            BucketPolicy(bucket.policy),
+            RuleSet.from_json(rules) if rules is not None else None,
+            CorsRules.from_json(cors) if cors is not None else None,
+        )
 
     def _load_direct(self, hostname: str) -> str | None:
         return self._tables.get(DIRECT_HOSTNAME + hostname)

@@ -7,7 +7,7 @@ events at once where request and reply say all; otherwise after a look at the ob
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.core import xml
@@ -35,7 +35,7 @@ def put(exchange: Exchange, admission: Admission, reply: ResponseHead, body: byt
             etag=_etag(reply.headers),
             size=exchange.intake.payload_bytes if exchange.intake is not None else 0,
             tags=admission.tags,
-            storage_class=_storage_class(admission.head.headers),
+            storage_class=_storage_class(admission.headers),
         )
     ]
 
@@ -60,7 +60,7 @@ def upload_started(exchange: Exchange, admission: Admission, reply: ResponseHead
             EventKind.UPLOAD_STARTED,
             upload_id=_result(body).get("UploadId", ""),
             tags=admission.tags,
-            storage_class=_storage_class(admission.head.headers),
+            storage_class=_storage_class(admission.headers),
         )
     ]
 
@@ -158,5 +158,5 @@ def _etag(headers: dict[bytes, bytes]) -> str:
     return headers.get(b"etag", b"").decode("latin-1").strip('"')
 
 
-def _storage_class(headers: dict[bytes, bytes]) -> str:
+def _storage_class(headers: Mapping[bytes, bytes]) -> str:
     return headers.get(b"x-amz-storage-class", b"").decode("latin-1") or _STANDARD
