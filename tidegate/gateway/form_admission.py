@@ -64,6 +64,8 @@ def admit_form(
     headers = _headers(admission.operation, fields)
     check_rights(admission.operation, key, bucket, headers, {})
     check_in_service(pool, now)
+    if fields.get("bucket", admission.bucket_name) != admission.bucket_name:
+        raise S3Error("InvalidArgument", "The form names another bucket than the one that it was posted to.")
     object_key = _object_key(fields)
     # A file may well be empty, but that is not known yet.
     check_storable(admission.operation, pool, object_key, 1)
