@@ -188,11 +188,13 @@ class Exchange:
         intake = self.intake
         assert intake is not None
         transfer = self._transfer = Transfer(self, ForwardedRequest(self.admitted, intake))
+        self._body = [start] if start else []
 
         def connected() -> None:
-            if start or intake.complete:
-                transfer.body(start, complete=intake.complete)
-            if not intake.complete:
+            self.moving()
+            if intake.complete:
+                transfer.body(start, complete=True)
+            else:
                 self.receive()
 
         transfer.stream(connected)
@@ -220,6 +222,8 @@ class Exchange:
             if intake.excess and self.client is not None:
                 self.client.close_after_reply()
         if self._transfer is not None:
+            if self._body:  # the start of the body, which goes out with what follows it
+                payload, self._body = b"".join([*self._body, payload]), []
             self._transfer.body(payload, complete=intake.complete)
         elif not isinstance(intake, FormIntake):
             self._keep(payload, intake)
