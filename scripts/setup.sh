@@ -4,7 +4,8 @@
 #   scripts/setup.sh            what the service needs
 #   scripts/setup.sh dev        also what tests, lint and benchmarks need
 #
-# Checks Python and Java first, installs Java where it may (Debian, as root) and otherwise says what to type.
+# Checks Python and Java first, and for `dev` Chromium, in which the tests open pages. Installs Java and Chromium where it
+# may (Debian, as root) and otherwise says what to type.
 # As root it also makes the system account `tidegate`, as which a service that root starts runs.
 # A second run with nothing to do ends at once.
 set -eu
@@ -70,6 +71,21 @@ check_java() {
         "and run this again."
 }
 
+has_chromium() { command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1; }
+
+check_chromium() {
+    [ "$kind" != dev ] || has_chromium && return
+    if debian && root; then
+        say "installing Chromium"
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
+        has_chromium && return
+    fi
+    fail "Chromium is needed for the tests and was not found. Type:" \
+        "  $(how_to_install chromium chromium chromium)" \
+        "and run this again."
+}
+
 make_account() {
     root && ! id -u tidegate >/dev/null 2>&1 || return 0
     say "making the system account tidegate, as which the service runs when root starts it"
@@ -84,11 +100,13 @@ if .venv/bin/tidegate --version >/dev/null 2>&1 &&
     { grep -qsx "$kind $wanted" "$stamp" ||
         { [ "$kind" = runtime ] && grep -qsx "also-runtime $wanted" "$stamp"; }; }; then
     check_java
+    check_chromium
     make_account
     exit 0
 fi
 
 check_java
+check_chromium
 make_account
 python=$(find_python)
 if ! { [ -x .venv/bin/pip ] && good_python .venv/bin/python; }; then

@@ -177,8 +177,10 @@ class Transfer:
         self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
 
     def backend_writable(self, writable: bool) -> None:
-        if self._exchange.client is not None:
-            self._exchange.client.pause(not writable)
+        """Lets the client go on only if its bytes are wanted here: those that are to be spliced stay in its socket."""
+        exchange = self._exchange
+        if exchange.client is not None and (exchange.receiving or not writable):
+            exchange.client.pause(not writable)
 
     # --- from the backend ------------------------------------------------------------------------
 
