@@ -15,7 +15,7 @@ kind=${1:-runtime}
 lock=requirements/$kind.lock
 stamp=.venv/tidegate-setup
 # Debian packages for tests, each with a program of the same name.
-test_packages="restic"
+test_packages="chromium restic"
 
 say() { printf 'setup: %s\n' "$*"; }
 

@@ -152,6 +152,8 @@ class LaneSender:
         started = time.time_ns()
         reply = await self._connection.ask(sent.request.raw(), is_head=sent.request.method == b"HEAD")
         meaning = admitted(sent.head(), domains=(DOMAIN,), direct_domain=DIRECT_DOMAIN)
+        if meaning is not None and meaning.operation == "PostObject":
+            meaning = meaning._replace(key=sent.form_key)
         return Trial(sent, meaning, list(self._lane.arrivals), reply, started, time.time_ns())
 
     def judge(self, events: list[tuple[int, Logged]], findings: Findings) -> None:

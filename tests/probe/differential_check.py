@@ -19,6 +19,7 @@ from s3_operations import KNOWN, UPLOAD_PART_COPY, documented_name
 _CARRIED_OUT_BY = {
     "DeleteObjects": {"DeleteObjects", "DeleteObject"},
     "DeleteObject": {"DeleteObjects", "DeleteObject"},
+    "PostObject": {"PutObject"},
     "CreateBucket": {"CreateBucket", "PutBucketVersioning", "PutObjectLockConfiguration"},
 }
 _TAKES_VERSION = frozenset(documented_name(known) for known in KNOWN if "versionId" in known.parameters)
@@ -184,7 +185,7 @@ def _same(trial: Trial, admitted: Meaning, arrival: Arrival, meaning: Meaning) -
         came, meant = getattr(meaning, name), getattr(admitted, name)
         if came != meant:
             found.append(Finding(f"other {name}", f"{came!r} arrived, {meant!r} was admitted"))
-    is_data = admitted.operation in ("PutObject", "UploadPart")
+    is_data = admitted.operation in ("PutObject", "PostObject", "UploadPart")
     came, meant = (_data(arrival), trial.sent.payload) if is_data else map(_leaves, (arrival.body, trial.sent.payload))
     if came != meant:
         found.append(Finding("other body", f"{came!r:.200} arrived, {meant!r:.200} was sent"))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from odd_forms import odd_form
 from odd_headers import copy_source, odd_header
 from odd_parts import KEYS, odd_host, odd_method, odd_path, odd_query, odd_spelling, repeated_query
 from odd_signing import presign, presign_v2, sign_headers, stream_signed, stream_unsigned
@@ -39,7 +40,14 @@ _DOCUMENTS = {
     b"</CompleteMultipartUpload>",
 }
 # Weights of the operations to start from: those that do much come often, those that are not offered seldom.
-_WEIGHTS = {"PutObject": 40, "GetObject": 16, "DeleteObject": 12, "HeadObject": 6, "DeleteObjects": 10}
+_WEIGHTS = {
+    "PutObject": 40,
+    "GetObject": 16,
+    "DeleteObject": 12,
+    "HeadObject": 6,
+    "DeleteObjects": 10,
+    "PostObject": 10,
+}
 _SETTINGS = frozenset(("cors", "lifecycle", "object-lock", "policy", "tagging", "versioning"))
 # What each policy opens, in S3's words: at the bucket, and at its objects.
 _OPENED = {
@@ -69,6 +77,7 @@ class _Base(NamedTuple):
     known: Known
     request: Request
     payload: bytes
+    form_key: str = ""
 
 
 class Maker:
@@ -90,7 +99,7 @@ class Maker:
             request = bend(rng, self._world, request)
             recipe.append(bend.__name__)
         way, signed = self._signed(rng, sender, request, base)
-        return Sent(seed, sender, signed, base.payload, [sender.name, way, *recipe])
+        return Sent(seed, sender, signed, base.payload, [sender.name, way, *recipe], base.form_key)
 
     def _base(self, rng: random.Random, sender: Sender) -> _Base:
         world = self._world
@@ -106,6 +115,10 @@ class Maker:
         if known.scope == "object":
             path += b"/" + quoted(rng.choice(KEYS), b"/")
         headers = [(b"Host", world.authority)]
+        if known.name == "PostObject":
+            form = odd_form(rng, sender.signer)
+            headers.append((b"Content-Type", form.content_type))
+            return _Base(known, Request(b"POST", path, b"", headers, form.body), form.data, form.key)
         body = self._body(rng, known, name)
         if known.subresource == "acl" and known.method == "PUT":
             headers.append((b"x-amz-acl", rng.choice((b"private", b"private", b"public-read"))))
@@ -167,6 +180,8 @@ class Maker:
         takes_body = bool(request.body) or request.method in (b"PUT", b"POST")
         if sender.signer is None:
             return "anonymous", _framed(rng, request, takes_body)
+        if base.known.name == "PostObject" and rng.random() < 0.9:
+            return "form", _framed(rng, request, takes_body)
         ways = ["headers"] * 6 + ["presigned"] * 2 + ["presigned v2"]
         if base.known.name in _DATA and request.body:
             ways += ["chunks signed", "chunks signed with trailer", "chunks unsigned", "unsigned payload"] * 2

@@ -68,13 +68,15 @@ class World:
 
 @dataclass(slots=True)
 class Sent:
-    """A request, its sender, and what was done to it. `payload` is the data in the body, without its framing."""
+    """A request, its sender, and what was done to it. `payload` is the data in the body, without its framing;
+    `form_key` is the key that a form names."""
 
     seed: int
     sender: Sender
     request: Request
     payload: bytes
     recipe: list[str]
+    form_key: str = ""
 
     def head(self) -> bytes:
         raw = self.request.raw()

@@ -28,11 +28,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Whoever speaks HTTP, signs or is asked by a browser may send these.
+# Whoever speaks HTTP or signs may send these. What browsers say to a gateway is none of a store's business.
 COMMON_HEADERS = _names(
     "host date authorization x-amz-date x-amz-content-sha256 content-length transfer-encoding connection expect "
-    "user-agent accept accept-encoding content-type content-md5 origin access-control-request-method "
-    "access-control-request-headers x-amz-expected-bucket-owner x-amz-request-payer"
+    "user-agent accept accept-encoding content-type content-md5 x-amz-expected-bucket-owner x-amz-request-payer"
 )
 _CHECKSUMS = _names(
     "x-amz-sdk-checksum-algorithm x-amz-checksum-algorithm x-amz-checksum-type x-amz-checksum-crc32 "
@@ -112,6 +111,7 @@ KNOWN: tuple[Known, ...] = (
         _names("delimiter encoding-type key-marker max-uploads prefix upload-id-marker"),
     ),
     Known("DeleteObjects", "POST", "bucket", "delete", "write", headers=_CHECKSUMS | _DELETED, event="delete"),
+    Known("PostObject", "POST", "bucket", "", "write", event="put"),
     Known("GetBucketLocation", "GET", "bucket", "location", "read"),
     Known("GetBucketAcl", "GET", "bucket", "acl", "read"),
     Known("GetBucketRequestPayment", "GET", "bucket", "requestPayment", "read"),

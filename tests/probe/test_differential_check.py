@@ -19,6 +19,7 @@ FORGER = Sender("forger", OWN, Signer("owner", "guessed"), forged=True)
 MINE, FOREIGN = "lane0-mine", "lane0-foreign"
 PUT = Meaning("PutObject", "write", MINE, "k")
 GET = Meaning("GetObject", "read", MINE, "k")
+POST = Meaning("PostObject", "write", MINE, "k")
 COPY = Meaning("CopyObject", "write", MINE, "k", source=(MINE, "s", ""))
 
 
@@ -67,8 +68,9 @@ def event(kind: str = "put", bucket: str = MINE, key: str = "k") -> Logged:
             b"",
         ),
         (PUT, arrived(b"HEAD", b"/lane0-mine/k"), [], b""),
+        (POST, arrived(b"PUT", b"/lane0-mine/k", body=b"file"), [event()], b"file"),
     ],
-    ids=["put", "get", "copy", "escaped key", "look of the gateway"],
+    ids=["put", "get", "copy", "escaped key", "look of the gateway", "form"],
 )
 def test_requests_built_as_they_were_admitted_give_no_findings(
     admitted: Meaning, came: tuple[Arrival, Reply], events: list[Logged], payload: bytes
@@ -114,6 +116,21 @@ def test_a_query_that_a_store_reads_otherwise_is_found(query: bytes, found: set[
 )
 def test_another_request_than_was_admitted_is_found(found: str, came: tuple[Arrival, Reply]) -> None:
     assert found in kinds(PUT, came, payload=b"")
+
+
+@pytest.mark.parametrize(
+    ("found", "came"),
+    [
+        ("other operation", arrived(b"POST", b"/lane0-mine")),
+        ("other operation", arrived(b"PUT", b"/lane0-mine")),
+        ("other operation", arrived(b"PUT", b"/lane0-mine/k", (b"x-amz-copy-source", b"/lane0-mine/s"))),
+        ("other key", arrived(b"PUT", b"/lane0-mine/other", body=b"file")),
+        ("other body", arrived(b"PUT", b"/lane0-mine/k", body=b"--boundary")),
+        ("form, header", arrived(b"PUT", b"/lane0-mine/k", (b"origin", b"http://there"), body=b"file")),
+    ],
+)
+def test_a_form_that_arrives_as_anything_but_its_file_is_found(found: str, came: tuple[Arrival, Reply]) -> None:
+    assert found in kinds(POST, came, payload=b"file")
 
 
 def test_another_source_than_was_admitted_is_found() -> None:

@@ -63,10 +63,13 @@ class Operation:
     requests without a key. `headers` are passed on to the backend, those of metadata if `has_metadata`; `conditions`
     are headers that the gateway heeds itself. `canned_acls` are those that it accepts where it takes ACLs. `chosen_by`
     is the parameter that tells it from another operation of the same sub-resource. `body` is None where none belongs.
+    With `is_form` the body is a form, whose fields stand for the key and the headers, and whose file is the data of the
+    object.
 
     The others are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events` notes
     down a success, and makes the events of a change; `missing` looks into a reply of status 404; `reply_headers` and
-    `reply_body` change what the client sees of the backend's reply.
+    `reply_body` change what the client sees of the backend's reply, and `reply` answers a change that was made in place
+    of it.
     """
 
     name: str
@@ -85,12 +88,19 @@ class Operation:
     chosen_by: str = ""
     is_copy: bool = False
     uploads_part: bool = False
+    is_form: bool = False
     body: Body | None = None
     handler: Callable[..., Any] | None = None
     events: Callable[..., Any] | None = None
     missing: Callable[..., Any] | None = None
     reply_headers: Callable[..., bytes] | None = None
     reply_body: Callable[..., bytes] | None = None
+    reply: Callable[..., None] | None = None
+
+    @property
+    def backend_method(self) -> str:
+        """That of the backend's request: the file of a form is an object that is put."""
+        return "PUT" if self.is_form else self.method
 
     @property
     def removes(self) -> bool:
@@ -125,7 +135,10 @@ class OperationTable:
         subresource = "" if not given or method == "OPTIONS" else self._subresource(given)
         operation = self._plain.get((scope, method, subresource))
         if operation is None:
-            raise self._refusal(method, scope, subresource, headers)
+            raise self._refusal(method, scope, subresource)
+        if operation.is_form and not is_form(headers):
+            condition = "Bucket POST must be of the enclosure-type multipart/form-data"
+            raise S3Error("PreconditionFailed", fields={"Condition": condition})
         if _COPY_SOURCE in headers:
             operation = self._copies.get((scope, method, subresource), operation)
         parameters: Parameters = {}
@@ -146,14 +159,11 @@ class OperationTable:
         other = self._chosen.get(_place(operation))
         return other if other is not None and any(name == other.chosen_by for name, _ in given) else operation
 
-    def _refusal(self, method: str, scope: Scope, subresource: str, headers: Mapping[bytes, bytes]) -> S3Error:
+    def _refusal(self, method: str, scope: Scope, subresource: str) -> S3Error:
         if method not in _METHODS:
             return S3Error("MethodNotAllowed", f"S3 knows no method {method[:20]}.")
         if subresource in _UNSUPPORTED:
             return S3Error("NotImplemented", f"{method} of the sub-resource {subresource} is not implemented.")
-        form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-        if method == "POST" and scope == "bucket" and not subresource and form:
-            return S3Error("NotImplemented", "Uploads by POST of a form are not implemented.")
         allowed = sorted(each for where, each, of in self._plain if where == scope and of == subresource)
         what = f"the sub-resource {subresource}" if subresource else "this resource"
         return S3Error(
@@ -165,6 +175,10 @@ class OperationTable:
 
 def _place(operation: Operation) -> tuple[Scope, str, str]:
     return operation.scope, operation.method, operation.subresource
+
+
+def is_form(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == b"multipart/form-data"
 
 
 def read_query(query: bytes) -> list[tuple[str, str]]:

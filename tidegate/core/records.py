@@ -17,6 +17,7 @@
 | `gn:POOL`              | a number        | generation: grows with buckets that a backend is to make  |
 | `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
+| `co:UID`               | `CorsRules`     | the CORS rules of that bucket                             |
 | `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |
 | `or:STRIPE`            | a token         | whose turn it is (put-if-absent, expires); Redis only     |
 | `ot:STRIPE`            | nanoseconds     | the last time given to a change there; Redis only         |

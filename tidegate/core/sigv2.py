@@ -1,7 +1,8 @@
-"""Signature Version 2, for presigned URLs only: what boto3 and the AWS CLI still make for endpoints other than AWS.
+"""Signature Version 2, for presigned URLs and forms only: what boto3 and the AWS CLI still make for endpoints other
+than AWS.
 
-It signs method, path, sub-resources, x-amz-* headers and an expiry time, and neither host nor payload.
-Requests signed in their headers must use version 4.
+Of a URL it signs method, path, sub-resources, x-amz-* headers and an expiry time, and neither host nor payload; of a
+form the policy document. Requests signed in their headers must use version 4.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SIGNED_PARAMETERS = frozenset(
         *("response-content-language", "response-content-type", "response-expires"),
     )
 )
-_LONGEST_LIFE_SECONDS = 7 * 24 * 3600
+LONGEST_LIFE_SECONDS = 7 * 24 * 3600
 
 
 class QueryClaim(NamedTuple):
@@ -85,13 +86,39 @@ def parse(
 
 
 def verify(claim: QueryClaim, secret: str, *, now: float) -> None:
-    digest = hmac.new(secret.encode(), claim.string_to_sign, hashlib.sha1).digest()
-    if not hmac.compare_digest(base64.b64encode(digest), claim.signature.encode("utf-8", "replace")):
-        raise S3Error("SignatureDoesNotMatch")
+    _verify_signature(claim.string_to_sign, claim.signature, secret)
     if claim.expires < now:
         raise S3Error("AccessDenied", "Request has expired")
-    if claim.expires > now + _LONGEST_LIFE_SECONDS:
+    if claim.expires > now + LONGEST_LIFE_SECONDS:
         raise S3Error("AccessDenied", "A presigned URL may live for a week at most")
+
+
+class FormClaim(NamedTuple):
+    """What a form that is signed with version 2 says about who signed it."""
+
+    access_key: str
+    signature: str
+    policy: str
+
+
+def parse_form(fields: Mapping[str, str]) -> FormClaim | None:
+    """The claim of a form with these fields, whose names are in lower case; None unless it is signed so."""
+    if "awsaccesskeyid" not in fields and "signature" not in fields:
+        return None
+    for name in ("policy", "AWSAccessKeyId", "signature"):
+        if not fields.get(name.lower()):
+            raise S3Error("InvalidArgument", f"Bucket POST must contain a field named '{name}'.")
+    return FormClaim(fields["awsaccesskeyid"], fields["signature"], fields["policy"])
+
+
+def verify_form(claim: FormClaim, secret: str) -> None:
+    _verify_signature(claim.policy.encode(), claim.signature, secret)
+
+
+def _verify_signature(text: bytes, signature: str, secret: str) -> None:
+    digest = hmac.new(secret.encode(), text, hashlib.sha1).digest()
+    if not hmac.compare_digest(base64.b64encode(digest), signature.encode("utf-8", "replace")):
+        raise S3Error("SignatureDoesNotMatch")
 
 
 def _subresources(pairs: list[tuple[str, str]]) -> bytes:

@@ -73,7 +73,7 @@ def parse_copy_source(value: bytes) -> CopySource:
         raise S3Error("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey")
     if name.startswith(b"arn:"):
         raise S3Error("NotImplemented", "Access points as a copy's source are not implemented.")
-    return CopySource(_text(name), _checked_key(key), _version_id(query))
+    return CopySource(_text(name), checked_key(key), _version_id(query))
 
 
 def _version_id(query: bytes) -> str:
@@ -89,10 +89,10 @@ def _version_id(query: bytes) -> str:
 
 
 def _key(raw: bytes) -> str:
-    return _checked_key(_unescaped(raw))
+    return checked_key(_unescaped(raw))
 
 
-def _checked_key(key: bytes) -> str:
+def checked_key(key: bytes) -> str:
     if len(key) > LONGEST_KEY:
         raise S3Error("KeyTooLongError", fields={"Size": str(len(key)), "MaxSizeAllowed": str(LONGEST_KEY)})
     return _text(key)

@@ -8,6 +8,7 @@ from tidegate.core.operations import DATA
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4 import STREAMING_PAYLOADS, UNSIGNED_PAYLOAD, Claim
 from tidegate.gateway.admission import Admission
+from tidegate.gateway.form_intake import FormIntake
 from tidegate.gateway.intake import Intake
 
 
@@ -30,6 +31,8 @@ def intake(admission: Admission) -> Intake | None:
         claim, key = admission.claim, admission.signing_key
         verifier = ChunkVerifier(claim, key) if isinstance(claim, Claim) and key is not None else None
         return Intake(head, chunked_body(payload, head.headers, verifier), _checks(admission))
+    if admission.operation.is_form:
+        return FormIntake(head, _checks(admission))
     return Intake(head, None, _checks(admission))
 
 

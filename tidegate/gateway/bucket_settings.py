@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core import policy_documents
+from tidegate.core.cors import CORS
+from tidegate.core.cors_xml import cors_xml
 from tidegate.core.errors import NotFound
 from tidegate.core.events import EventKind, Pairs
 from tidegate.core.fixed_answers import FixedAnswer
-from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
+from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.lifecycle.rules_writer import lifecycle_xml
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle, transition_minimum
 from tidegate.core.records import BucketPolicy
@@ -27,6 +29,15 @@ _XML = {"Content-Type": "application/xml"}
 
 Handler = Callable[["Exchange", "Admission"], Awaitable[None]]
 
+
+class Setting(Protocol):
+    """What is kept for a bucket."""
+
+    def to_json(self) -> str: ...
+
+    def digest(self) -> str: ...
+
+
 # --- lifecycle ---------------------------------------------------------------------------------------------------
 
 
@@ -37,7 +48,7 @@ async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     rules = parse_lifecycle(
         exchange.parsed, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
     )
-    await _change_rules(exchange, admission, rules)
+    await _change_setting(exchange, admission, LIFECYCLE, rules)
     exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
 
 
@@ -51,24 +62,46 @@ async def get_lifecycle(exchange: Exchange, admission: Admission) -> None:
 
 async def delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
     # Also where none are known here: another machine may have put them a moment ago.
-    await _change_rules(exchange, admission, None)
+    await _change_setting(exchange, admission, LIFECYCLE, None)
     exchange.answer(204, {}, b"")
 
 
-async def _change_rules(exchange: Exchange, admission: Admission, rules: RuleSet | None) -> None:
-    gateway = exchange.gateway
-    assert admission.bucket is not None
-    entry = LIFECYCLE + admission.bucket.uid
+# --- CORS --------------------------------------------------------------------------------------------------------
+
+
+async def put_cors(exchange: Exchange, admission: Admission) -> None:
+    await _change_setting(exchange, admission, CORS, exchange.parsed)
+    exchange.answer(200, {}, b"")
+
+
+async def get_cors(exchange: Exchange, admission: Admission) -> None:
+    if admission.cors is None:
+        raise S3Error("NoSuchCORSConfiguration", fields={"BucketName": admission.bucket_name})
+    exchange.answer(200, _XML, cors_xml(admission.cors))
+
+
+async def delete_cors(exchange: Exchange, admission: Admission) -> None:
+    await _change_setting(exchange, admission, CORS, None)
+    exchange.answer(204, {}, b"")
+
+
+async def _change_setting(exchange: Exchange, admission: Admission, prefix: str, setting: Setting | None) -> None:
+    gateway, bucket = exchange.gateway, admission.bucket
+    assert bucket is not None
+    entry = prefix + bucket.uid
 
     def write() -> bool:
-        if rules is not None:
-            gateway.tables.put(entry, rules.to_json())
+        if not gateway.registry.has_bucket(bucket.name, bucket.uid):
+            raise S3Error("NoSuchBucket", fields={"BucketName": bucket.name})
+        if setting is not None:
+            gateway.tables.put(entry, setting.to_json())
         elif not gateway.tables.delete(entry):
             return False
         gateway.changes.bump()
         return True
 
-    await _change(exchange, write, (("lifecycle", rules.digest() if rules is not None else ""),))
+    digest = setting.digest() if setting is not None else ""
+    await _change(exchange, write, ((admission.operation.subresource, digest),))
 
 
 # --- policy ------------------------------------------------------------------------------------------------------

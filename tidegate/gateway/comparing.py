@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core import listings, xml
+from tidegate.core.cors import CORS, CorsRules
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind, Pairs
 from tidegate.core.known_events import KnownEvents
@@ -67,8 +68,10 @@ class Comparison:
         """Which of its attributes was to be changed is not known; these are the ones that others follow."""
         reply = await self._ask({"versioning": ""})
         versioning = xml.parse_reply(reply).fields.get("Status", "")
-        rules = await self._gateway.loop.run_in_executor(None, self._gateway.tables.get, LIFECYCLE + self._bucket.uid)
+        rules, cors = await self._stored(LIFECYCLE), await self._stored(CORS)
         attributes = [("lifecycle", RuleSet.from_json(rules).digest() if rules is not None else "")]
+        if cors is not None or self._known.attributes.get("cors"):
+            attributes.append(("cors", CorsRules.from_json(cors).digest() if cors is not None else ""))
         if versioning:
             tables, uid = self._gateway.tables, self._bucket.uid
             await self._gateway.loop.run_in_executor(None, note_versioning, tables, uid, versioning)
@@ -76,6 +79,10 @@ class Comparison:
             attributes.append(("versioning", versioning))
         lacking = tuple((name, value) for name, value in attributes if self._known.attributes.get(name) != value)
         return [self._event(EventKind.BUCKET_ATTRIBUTES, attributes=lacking)] if lacking else []
+
+    async def _stored(self, prefix: str) -> str | None:
+        """What the tables keep for the bucket."""
+        return await self._gateway.loop.run_in_executor(None, self._gateway.tables.get, prefix + self._bucket.uid)
 
     async def _from_first_lacking(self, oldest_first: list[ListedVersion]) -> list[ListedVersion]:
         """The versions from the first on that the log lacks: told alone, it would seem to be newer than the others."""

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tidegate.core.cors import CORS, CorsRules
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.pool_states import disabling_reason
@@ -52,11 +53,12 @@ class OpenKey:
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules, and its versioning as far as it was noted down."""
+    """A bucket with its lifecycle rules, its CORS rules, and its versioning as far as it was noted down."""
 
     bucket: Bucket
     policy: BucketPolicy
     rules: RuleSet | None
+    cors: CorsRules | None
     versioning: Versioning | None
 
 
@@ -184,12 +186,13 @@ class Directory:
         if text is None:
             return None
         bucket = Bucket.from_json(text)
-        rules = self._tables.get(LIFECYCLE + bucket.uid)
+        rules, cors = self._tables.get(LIFECYCLE + bucket.uid), self._tables.get(CORS + bucket.uid)
         state = self._tables.get(BucketState.PREFIX + bucket.uid)
         return BucketView(
             bucket,
             BucketPolicy(bucket.policy),
             RuleSet.from_json(rules) if rules is not None else None,
+            CorsRules.from_json(cors) if cors is not None else None,
             Versioning(BucketState.from_json(state).versioning) if state is not None else None,
         )
 

@@ -17,7 +17,10 @@ from tidegate.core.events import Event, Pairs
 from tidegate.core.s3errors import S3Error, error_xml
 from tidegate.gateway import bodies
 from tidegate.gateway.admission import Admission, admit
+from tidegate.gateway.browsers import ORIGIN, cors_headers
 from tidegate.gateway.directory import Missing
+from tidegate.gateway.form_intake import FormIntake
+from tidegate.gateway.form_upload import upload_file
 from tidegate.gateway.http1 import RequestHead, ResponseHead
 from tidegate.gateway.intake import Intake
 from tidegate.gateway.intents import Intent
@@ -46,6 +49,7 @@ class Exchange:
         "_unsent",
         "admission",
         "client",
+        "cors",
         "deadline",
         "error_code",
         "finished",
@@ -73,6 +77,7 @@ class Exchange:
         self.started = gateway.loop.time()
         self.deadline = self.started + gateway.patience_seconds
         self.admission: Admission | None = None
+        self.cors: dict[str, str] = {}
         self.intake: Intake | None = None
         self.parsed: Any = ()
         self.receiving = False
@@ -93,9 +98,8 @@ class Exchange:
     # --- admission -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        gateway = self.gateway
         try:
-            admission = admit(self.head, gateway.directory, gateway.settings.gateway, time.time())
+            admission = self._admit()
         except Missing as missing:
             self.spawn(self._admit_after_loading(missing))
         except S3Error as error:
@@ -103,12 +107,17 @@ class Exchange:
         else:
             self._admitted(admission)
 
+    def _admit(self) -> Admission:
+        directory, settings = self.gateway.directory, self.gateway.settings.gateway
+        if ORIGIN in self.head.headers:
+            self.cors = cors_headers(self.head, directory, settings)
+        return admit(self.head, directory, settings, time.time())
+
     async def _admit_after_loading(self, missing: Missing) -> None:
-        gateway = self.gateway
         while True:
-            await gateway.directory.load(missing)
+            await self.gateway.directory.load(missing)
             try:
-                admission = admit(self.head, gateway.directory, gateway.settings.gateway, time.time())
+                admission = self._admit()
             except Missing as another:
                 missing = another
             else:
@@ -139,11 +148,10 @@ class Exchange:
             return
         self._encourage()
         self.moving()
-        if self._is_held_whole(intake):
+        if admission.operation.is_form or self._is_held_whole(intake):
             self.receive()
         else:
-            self._transfer = Transfer(self, ForwardedRequest(admission, intake))
-            self._transfer.stream()
+            self.stream(b"")
 
     def _is_held_whole(self, intake: Intake) -> bool:
         """Whether the body is received before any of it is sent on: documents, and small objects."""
@@ -177,6 +185,22 @@ class Exchange:
 
     # --- the request -----------------------------------------------------------------------------
 
+    def stream(self, start: bytes) -> None:
+        """Sends the request to the backend while its body, which has this start, comes in."""
+        intake = self.intake
+        assert intake is not None
+        transfer = self._transfer = Transfer(self, ForwardedRequest(self.admitted, intake))
+        self._body = [start] if start else []
+
+        def connected() -> None:
+            self.moving()
+            if intake.complete:
+                transfer.body(start, complete=True)
+            else:
+                self.receive()
+
+        transfer.stream(connected)
+
     def receive(self) -> None:
         """From here on the client's bytes come to `body_data`."""
         self.receiving = True
@@ -200,9 +224,14 @@ class Exchange:
             if intake.excess and self.client is not None:
                 self.client.close_after_reply()
         if self._transfer is not None:
+            if self._body:  # the start of the body, which goes out with what follows it
+                payload, self._body = b"".join([*self._body, payload]), []
             self._transfer.body(payload, complete=intake.complete)
-        else:
+        elif not isinstance(intake, FormIntake):
             self._keep(payload, intake)
+        elif intake.form.has_file:
+            self.receiving = False
+            self.spawn(upload_file(self, intake))
         return rest
 
     def _keep(self, payload: bytes, intake: Intake) -> None:
@@ -348,8 +377,12 @@ class Exchange:
             return
         self.settle()
         assert self._transfer is not None
-        self._transfer.release_reply()
-        self.finish()
+        reply = self.admitted.operation.reply
+        if reply is not None:
+            reply(self, self._transfer.reply)
+        else:
+            self._transfer.release_reply()
+            self.finish()
 
     # --- the reply -------------------------------------------------------------------------------
 
@@ -365,6 +398,7 @@ class Exchange:
                     client.close_after_reply()  # the client may send the body that was not asked for, or not
                 client.discard_body(self.intake.left if self.intake else self.head.content_length, self.head.chunked)
             with_body = self.head.method != b"HEAD" and status != 204
+            headers = {**headers, **self.cors} if self.cors else headers
             client.write(self.gateway.own_reply(status, self.request_id, headers, body, client.keeps_alive, with_body))
             self.sent_bytes += len(body) if with_body else 0
         self.finish()

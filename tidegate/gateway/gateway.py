@@ -160,7 +160,8 @@ class Gateway:
         admission = exchange.admission
         if admission is not None:
             name = admission.operation.name
-            self._touched.add(admission.pool.pool.name)
+            if name != "CorsPreflight":  # which asks nothing of the pool, and so must not keep it awake
+                self._touched.add(admission.pool.pool.name)
         else:
             name = "refused"
             if exchange.error_code in _AUTH_CODES:

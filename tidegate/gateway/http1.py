@@ -132,7 +132,7 @@ _NO_CALLBACKS = _NoCallbacks()
 
 class ResponseHead:
     """A backend's response head. `length` is None when only the end of the connection ends the body; `is_plain` tells
-    that no header speaks of this connection only."""
+    that no header speaks of this connection only, or to browsers, to whom the gateway speaks itself."""
 
     __slots__ = ("_headers", "chunked", "is_plain", "keep_alive", "length", "raw", "status")
 
@@ -148,7 +148,11 @@ class ResponseHead:
         self._headers: dict[bytes, bytes] | None = None
         self.status = parser.get_status_code()
         lowered = raw.lower()
-        self.is_plain = b"\r\nconnection:" not in lowered and b"\r\nkeep-alive:" not in lowered
+        self.is_plain = (
+            b"\r\nconnection:" not in lowered
+            and b"\r\nkeep-alive:" not in lowered
+            and b"\r\naccess-control-" not in lowered
+        )
         # Not the parser's word for it: of a message without a body, which is over already, it knows nothing any more.
         self.keep_alive = parser.get_http_version() == "1.1" and b"close" not in _value(lowered, b"connection")
         self.chunked = False

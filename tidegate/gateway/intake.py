@@ -48,28 +48,35 @@ class Intake:
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """The payload in these bytes, and those that do not belong to this request. Raises `S3Error`."""
+        body, rest = self._unframed(data)
+        payload = self._payload(body)
+        if self.complete:
+            self.end()
+        return payload, rest
+
+    def _unframed(self, data: bytes) -> tuple[bytes, bytes]:
         rest = b""
         if self._decoder is None:
             if len(data) > self.left:
                 data, rest = data[: self.left], data[self.left :]
             self.left -= len(data)
             self.complete = self.left == 0
-            payload = data
+            body = data
         else:
             try:
-                payload = self._decoder.feed(data)
+                body = self._decoder.feed(data)
             except BadMessage as error:
                 raise S3Error("BadRequest", f"The chunked body is malformed: {error}", closes=True) from None
             self.complete = self._decoder.complete
         self.wire_bytes += len(data)
-        if self._chunks is not None:
-            payload = self._chunks.feed(payload)
+        return body, rest
+
+    def _payload(self, body: bytes) -> bytes:
+        payload = self._chunks.feed(body) if self._chunks is not None else body
         self.payload_bytes += len(payload)
         for check in self._checks:
             check.feed(payload)
-        if self.complete:
-            self.end()
-        return payload, rest
+        return payload
 
     def end(self) -> None:
         """The body is over: is it what its request says? Raises `S3Error`."""

@@ -36,7 +36,7 @@ def put(exchange: Exchange, admission: Admission, reply: ResponseHead, body: byt
             etag=_etag(reply.headers),
             size=exchange.intake.payload_bytes if exchange.intake is not None else 0,
             tags=admission.tags,
-            storage_class=_storage_class(admission.head.headers),
+            storage_class=_storage_class(admission.headers),
         )
     ]
 
@@ -61,7 +61,7 @@ def upload_started(exchange: Exchange, admission: Admission, reply: ResponseHead
             EventKind.UPLOAD_STARTED,
             upload_id=_result(body).get("UploadId", ""),
             tags=admission.tags,
-            storage_class=_storage_class(admission.head.headers),
+            storage_class=_storage_class(admission.headers),
         )
     ]
 

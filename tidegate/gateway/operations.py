@@ -9,17 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.core import owners_acl, policy_documents, xml
+from tidegate.core.cors_xml import parse_cors
 from tidegate.core.documents import document_xml
 from tidegate.core.fixed_answers import FIXED_ANSWERS
 from tidegate.core.operations import DATA, Body, Operation, OperationTable, Scope
 from tidegate.gateway import (
     acls,
     attributes,
+    browsers,
     bucket_settings,
     buckets,
     delete_markers,
     deletes,
     expiration,
+    form_reply,
     journalling,
     listing,
     replies,
@@ -29,14 +32,13 @@ from tidegate.gateway import (
 _KIB = 1024
 
 
-def _document(root: str, limit: int = 64 * _KIB) -> Body:
+def _document(root: str) -> Body:
     """An XML document that only the backend needs to understand."""
-    return Body(limit, lambda body: xml.read_document(body, root), document_xml)
+    return Body(64 * _KIB, lambda body: xml.read_document(body, root), document_xml)
 
 
 # --- headers and parameters --------------------------------------------------------------------------------------
 
-_CORS = frozenset((b"origin",))
 _CUSTOMER_KEY = frozenset(
     b"x-amz-server-side-encryption-customer-" + name for name in (b"algorithm", b"key", b"key-md5")
 )
@@ -75,48 +77,28 @@ _PAGE = frozenset(("delimiter", "encoding-type", "prefix"))
 
 
 def _read(name: str, scope: Scope, method: str = "GET", subresource: str = "", **more: Any) -> Operation:
-    return _operation(name, scope, method, subresource, reads=True, **more)
+    return Operation(name=name, scope=scope, method=method, subresource=subresource, reads=True, **more)
 
 
 def _write(name: str, scope: Scope, method: str, subresource: str = "", **more: Any) -> Operation:
-    return _operation(name, scope, method, subresource, writes=True, **more)
+    return Operation(name=name, scope=scope, method=method, subresource=subresource, writes=True, **more)
 
 
 def _change(name: str, scope: Scope, method: str, subresource: str = "", **more: Any) -> Operation:
-    return _operation(name, scope, method, subresource, writes=True, journals=True, **more)
+    return _write(name, scope, method, subresource, journals=True, **more)
 
 
 def _copy(name: str, *, headers: frozenset[bytes] = frozenset(), **more: Any) -> Operation:
     headers |= _CONDITIONS_OF_SOURCES | _CUSTOMER_KEY | _SOURCE_KEY
-    return _operation(
+    return _write(
         name,
         "object",
         "PUT",
         reads=True,
-        writes=True,
         anonymous=True,
         is_copy=True,
         headers=headers,
         missing=delete_markers.of_source,
-        **more,
-    )
-
-
-def _operation(
-    name: str,
-    scope: Scope,
-    method: str,
-    subresource: str = "",
-    *,
-    headers: frozenset[bytes] = frozenset(),
-    **more: Any,
-) -> Operation:
-    return Operation(
-        name=name,
-        scope=scope,
-        method=method,
-        subresource=subresource,
-        headers=headers | _CORS,
         **more,
     )
 
@@ -142,8 +124,9 @@ def _put_acl(name: str, scope: Scope, handler: Callable[..., Any], **more: Any) 
 
 
 def _preflight(scope: Scope) -> Operation:
-    asked = frozenset((b"access-control-request-method", b"access-control-request-headers"))
-    return _operation("CorsPreflight", scope, "OPTIONS", anonymous=True, headers=asked)
+    return Operation(
+        name="CorsPreflight", scope=scope, method="OPTIONS", anonymous=True, handler=browsers.answer_preflight
+    )
 
 
 _SERVICE = (_read("ListBuckets", "service", handler=buckets.list_buckets),)
@@ -201,6 +184,19 @@ _BUCKET = (
         body=Body(4096 * _KIB, xml.parse_delete_request),
         handler=deletes.delete_objects,
     ),
+    _change(
+        "PostObject",
+        "bucket",
+        "POST",
+        anonymous=True,
+        headers=_DESCRIPTION | _CHECKSUM_KINDS,
+        has_metadata=True,
+        is_form=True,
+        # The checksum among its headers would be that of the form.
+        body=Body(is_stated=False),
+        events=journalling.put,
+        reply=form_reply.posted,
+    ),
     _read("GetBucketAcl", "bucket", subresource="acl", handler=acls.get_bucket_acl),
     _put_acl("PutBucketAcl", "bucket", acls.put_bucket_acl),
     _read("GetBucketPolicy", "bucket", subresource="policy", handler=bucket_settings.get_policy),
@@ -235,16 +231,16 @@ _BUCKET = (
         events=journalling.bucket_tagged,
     ),
     _change("DeleteBucketTagging", "bucket", "DELETE", "tagging", events=journalling.attribute_changed),
-    _read("GetBucketCors", "bucket", subresource="cors"),
+    _read("GetBucketCors", "bucket", subresource="cors", handler=bucket_settings.get_cors),
     _change(
         "PutBucketCors",
         "bucket",
         "PUT",
         "cors",
-        body=_document("CORSConfiguration", 256 * _KIB),
-        events=journalling.attribute_changed,
+        body=Body(256 * _KIB, parse_cors),
+        handler=bucket_settings.put_cors,
     ),
-    _change("DeleteBucketCors", "bucket", "DELETE", "cors", events=journalling.attribute_changed),
+    _change("DeleteBucketCors", "bucket", "DELETE", "cors", handler=bucket_settings.delete_cors),
     _read("GetObjectLockConfiguration", "bucket", subresource="object-lock"),
     _change(
         "PutObjectLockConfiguration",

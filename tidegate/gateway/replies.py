@@ -26,11 +26,15 @@ def repeat(exchange: Exchange, reply: Reply) -> None:
 
 def with_own_location(exchange: Exchange, body: bytes) -> bytes:
     """The address of an object as its client knows it: the backend was asked under another name."""
+    location = element("Location", own_location(exchange)).encode()
+    return _LOCATION.sub(lambda _: location, body, count=1)
+
+
+def own_location(exchange: Exchange) -> str:
     admission = exchange.admitted
     scheme = "https" if exchange.gateway.settings.gateway.tls_certificate else "http"
     host = admission.head.headers.get(b"host", b"").decode("latin-1")
     where = quote(admission.object_key, safe="/~")
     if not admission.is_virtual_hosted:
         where = f"{admission.bucket_name}/{where}"
-    location = element("Location", f"{scheme}://{host}/{where}").encode()
-    return _LOCATION.sub(lambda _: location, body, count=1)
+    return f"{scheme}://{host}/{where}"

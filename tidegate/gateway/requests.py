@@ -88,7 +88,7 @@ class ForwardedRequest:
             self.is_chunked = True
             self._framing = b"transfer-encoding: chunked\r\n"
         else:
-            self._framing = _length_line(admission.operation.method.encode(), length)
+            self._framing = _length_line(admission.operation.backend_method.encode(), length)
 
     def _frame_with_trailer(self, name: bytes, length: int) -> int:
         """One chunk and the trailer, which is known only in the end; the backend keeps the checksum with the object."""
@@ -103,7 +103,7 @@ class ForwardedRequest:
         admission = self._admission
         return request_head(
             view,
-            admission.operation.method.encode(),
+            admission.operation.backend_method.encode(),
             object_path(admission.bucket_name, admission.object_key),
             _query(admission),
             self._headers,
@@ -136,7 +136,7 @@ def _query(admission: Admission) -> bytes:
 
 
 def _headers(admission: Admission) -> list[Pair]:
-    given = admission.head.headers
+    given = admission.headers
     operation = admission.operation
     headers = [(name, value.strip()) for name, value in passed_on(operation, given)]
     if operation.has_metadata:

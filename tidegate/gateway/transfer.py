@@ -71,9 +71,9 @@ class Transfer:
         self._last_bytes = body
         self._with_connection(self._commit)
 
-    def stream(self) -> None:
-        """A request whose body is still to come."""
-        self._with_connection(self._exchange.receive)
+    def stream(self, connected: Callable[[], None]) -> None:
+        """A request whose body is still to come: `connected` is called when the backend can take it."""
+        self._with_connection(connected)
 
     def _with_connection(self, then: Callable[[], None]) -> None:
         exchange = self._exchange
@@ -181,8 +181,10 @@ class Transfer:
         self._exchange.wait(self._exchange.gateway.settings.gateway.backend_seconds)
 
     def backend_writable(self, writable: bool) -> None:
-        if self._exchange.client is not None:
-            self._exchange.client.pause(not writable)
+        """Lets the client go on only if its bytes are wanted here: those that are to be spliced stay in its socket."""
+        exchange = self._exchange
+        if exchange.client is not None and (exchange.receiving or not writable):
+            exchange.client.pause(not writable)
 
     # --- from the backend ------------------------------------------------------------------------
 
@@ -265,7 +267,8 @@ class Transfer:
         more = exchange.admitted.operation.reply_headers
         if more is not None:
             added = more(exchange, head)
-        if keep_alive and not dechunk and not added and head.is_plain and length is None:
+        cors = exchange.cors
+        if keep_alive and not dechunk and not added and not cors and head.is_plain and length is None:
             return head.raw
         unwanted = {b"connection", b"keep-alive"}
         if dechunk:
@@ -273,7 +276,8 @@ class Transfer:
             unwanted.add(b"transfer-encoding")
         if length is not None:
             unwanted.update((b"content-length", b"transfer-encoding"))
-        lines = [line for line in head.raw[:-4].split(b"\r\n") if line.partition(b":")[0].lower() not in unwanted]
+        lines = [line for line in head.raw[:-4].split(b"\r\n") if not _is_unwanted(line, unwanted)]
+        lines += [f"{name}: {value}".encode("latin-1") for name, value in cors.items()]
         if length is not None:
             lines.append(b"Content-Length: %d" % length)
         if added:
@@ -420,3 +424,8 @@ class Transfer:
         if self._splice is not None:
             self._splice.abort()
             self._splice = None
+
+
+def _is_unwanted(line: bytes, unwanted: set[bytes]) -> bool:
+    name = line.partition(b":")[0].lower()
+    return name in unwanted or name.startswith(b"access-control-")

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate.core import names, pool_states
+from tidegate.core.cors import CORS
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
@@ -303,7 +304,8 @@ class Registry:
             if bucket.uid != wanted:
                 return
             if self.tables.compare_and_set(Bucket.PREFIX + name, stored, None):
-                self.tables.delete(LIFECYCLE + wanted)
+                for prefix in (LIFECYCLE, CORS):
+                    self.tables.delete(prefix + wanted)
                 self._changes.bump()
                 return
 

@@ -266,7 +266,7 @@ def test_errors_are_xml_with_a_request_id_that_is_in_the_header_too(place: Place
         ("PUT", "website=", "NotImplemented"),
         ("GET", "policy=", "NoSuchBucketPolicy"),
         ("PATCH", "", "MethodNotAllowed"),
-        ("POST", "", "MethodNotAllowed"),
+        ("POST", "", "PreconditionFailed"),
         ("GET", "tagging=&versions=", "InvalidRequest"),
     ],
 )

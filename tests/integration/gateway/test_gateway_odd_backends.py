@@ -46,6 +46,21 @@ def get(gateway: LoneGateway, wire: Wire, key: str = "k") -> Answer:
     return wire.ask(request(gateway.url, gateway.key, "GET", gateway.path(key)))
 
 
+# --- what browsers hear --------------------------------------------------------------------------
+
+
+def test_a_store_hears_of_no_origin_and_tells_browsers_nothing(gateway: LoneGateway) -> None:
+    told = b"HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\nX-Kept: 1\r\nAccess-Control-Max-Age: 5\r\n"
+    gateway.store.play(answering(told + b"Content-Length: 2\r\n\r\nhi"))
+    gateway.store.heads.clear()
+    for headers in ({}, {"Origin": "http://there"}):
+        with Wire(gateway.url) as wire:
+            answer = wire.ask(request(gateway.url, gateway.key, "GET", gateway.path("k"), headers=headers))
+        assert (answer.status, answer.body, answer.headers["x-kept"]) == (200, b"hi", "1")
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+    assert gateway.store.heads and not [head for head in gateway.store.heads if b"origin" in head.lower()]
+
+
 # --- what the store gets -------------------------------------------------------------------------
 
 

@@ -70,6 +70,7 @@ PutObjectAcl                 no       yes       no     no       no
 GetObjectRetention           yes      no        no     no       no
 GetObjectLegalHold           yes      no        no     no       no
 PutObject                    no       yes       yes    no       yes
+PostObject                   no       yes       yes    no       yes
 DeleteObject                 no       yes       yes    no       yes
 PutObjectTagging             no       yes       yes    no       yes
 DeleteObjectTagging          no       yes       yes    no       yes

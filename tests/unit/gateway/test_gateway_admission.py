@@ -182,10 +182,14 @@ def test_a_key_that_the_store_takes_for_a_folder_may_hold_no_data_however_its_le
         )
 
 
-def test_a_preflight_is_answered_by_a_pool_that_is_awake_and_wakes_none(records: Records) -> None:
-    assert let_in(records, "OPTIONS", "/physics-bucket/k").operation.name == "CorsPreflight"
-    assert refused(records, "OPTIONS", "/asleep-bucket/k") == "AccessDenied"
-    assert let_in(records, "GET", "/asleep-bucket/k", "asleep").pool.address is None
+def test_a_preflight_bears_no_signature_and_needs_no_store(records: Records) -> None:
+    signed = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=00&X-Amz-Credential=x"
+    for target in ("/physics-bucket/k", "/asleep-bucket", f"/physics-bucket/k?{signed}", "/physics-bucket/a//b"):
+        admission = let_in(records, "OPTIONS", target)
+        assert (admission.operation.name, admission.key, admission.claim) == ("CorsPreflight", None, None)
+    assert let_in(records, "OPTIONS", "/physics-bucket?AWSAccessKeyId=x&Signature=y&Expires=1").key is None
+    assert refused(records, "OPTIONS", "/nobodys-bucket/k") == "NoSuchBucket"
+    assert refused(records, "OPTIONS", "/biology-bucket/k", host="lab.direct.test") == "NoSuchBucket"
 
 
 def test_virtual_hosted_style_takes_the_bucket_from_the_host(records: Records) -> None:

@@ -128,13 +128,14 @@ def test_tagging_carries_the_tags_and_the_version_that_was_named(change: Change)
 
 
 def test_changes_of_a_bucket_say_what_changed(change: Change) -> None:
-    event = change.event("PUT", "/p-bucket?cors=")
+    event = change.event("PUT", "/p-bucket?object-lock=")
     assert (event.operation, event.key, event.attributes) == (
         EventKind.BUCKET_ATTRIBUTES,
         "",
-        (("PutBucketCors", "changed"),),
+        (("PutObjectLockConfiguration", "changed"),),
     )
-    assert change.event("DELETE", "/p-bucket?cors=", status=204).attributes == (("DeleteBucketCors", "changed"),)
+    untagged = change.event("DELETE", "/p-bucket?tagging=", status=204)
+    assert untagged.attributes == (("DeleteBucketTagging", "changed"),)
 
 
 def test_times_of_one_key_strictly_rise(change: Change) -> None:

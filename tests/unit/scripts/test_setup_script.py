@@ -31,9 +31,10 @@ class Machine:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
 
-    def setup(self) -> subprocess.CompletedProcess[str]:
+    def setup(self, *kind: str) -> subprocess.CompletedProcess[str]:
         script = str(self.project / "scripts" / "setup.sh")
-        return subprocess.run([script], env={"PATH": str(self.programs)}, capture_output=True, text=True, timeout=60)
+        environment = {"PATH": str(self.programs)}
+        return subprocess.run([script, *kind], env=environment, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -109,3 +110,23 @@ def test_a_python_without_venv_is_refused_with_what_to_type(machine: Machine) ->
     assert done.returncode == 1
     assert "lacks the module venv" in done.stderr
     assert f"python3.{sys.version_info[1]}-venv" in done.stderr
+
+
+def test_chromium_is_needed_for_the_tests_alone(machine: Machine) -> None:
+    machine.install("java", JAVA.format(version="17.0.15"))
+    machine.install("dnf", "exit 1")
+    assert "Chromium" not in machine.setup().stderr
+    done = machine.setup("dev")
+    assert done.returncode == 1
+    assert "Chromium is needed for the tests" in done.stderr
+    assert "sudo dnf install -y chromium" in done.stderr
+    machine.install("chromium", "exit 0")
+    assert "Chromium" not in machine.setup("dev").stderr
+
+
+def test_root_on_debian_gets_chromium_installed(machine: Machine, tmp_path: Path) -> None:
+    machine.install("java", JAVA.format(version="17.0.15"))
+    machine.install("id", "echo 0")
+    machine.install("apt-get", f'echo "$@" >>{tmp_path}/calls')
+    assert "installing Chromium" in machine.setup("dev").stdout
+    assert "install -y -qq --no-install-recommends chromium" in (tmp_path / "calls").read_text()

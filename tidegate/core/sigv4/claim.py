@@ -115,9 +115,9 @@ def _parse_query(method: bytes, path: bytes, pairs: list[Pair], headers: Mapping
     if values[b"X-Amz-Algorithm"] != b"AWS4-HMAC-SHA256":
         raise _bad_query("X-Amz-Algorithm only supports AWS4-HMAC-SHA256.")
     if b"X-Amz-Security-Token" in values:
-        raise _session_token()
-    scope = _parse_scope(values[b"X-Amz-Credential"], values[b"X-Amz-SignedHeaders"], _bad_query)
-    signature = _checked_signature(values[b"X-Amz-Signature"], _bad_query)
+        raise session_token()
+    scope = parse_scope(values[b"X-Amz-Credential"], values[b"X-Amz-SignedHeaders"], _bad_query)
+    signature = checked_signature(values[b"X-Amz-Signature"], _bad_query)
     stamp = values[b"X-Amz-Date"]
     timestamp = parse_stamp(stamp) if len(stamp) == 16 else None
     if timestamp is None:
@@ -136,10 +136,10 @@ def _parse_authorization(value: bytes) -> tuple[Scope, str]:
     """Nearly always the signature comes last, and what stands before it is the same in many requests."""
     prefix, _, signature = value.rpartition(b"Signature=")
     if len(signature) == 64 and len(prefix) <= _LONGEST_CACHED:
-        return _cached_scope(prefix), _checked_signature(signature, _bad_header)
+        return _cached_scope(prefix), checked_signature(signature, _bad_header)
     fields = _header_fields(value)
-    scope = _parse_scope(fields.get(b"Credential", b""), fields.get(b"SignedHeaders", b""), _bad_header)
-    return scope, _checked_signature(fields.get(b"Signature", b""), _bad_header)
+    scope = parse_scope(fields.get(b"Credential", b""), fields.get(b"SignedHeaders", b""), _bad_header)
+    return scope, checked_signature(fields.get(b"Signature", b""), _bad_header)
 
 
 @lru_cache(maxsize=4096)
@@ -147,7 +147,7 @@ def _cached_scope(prefix: bytes) -> Scope:
     fields = _header_fields(prefix)
     if b"Signature" in fields:
         raise _bad_header("Signature is given twice.")
-    return _parse_scope(fields.get(b"Credential", b""), fields.get(b"SignedHeaders", b""), _bad_header)
+    return parse_scope(fields.get(b"Credential", b""), fields.get(b"SignedHeaders", b""), _bad_header)
 
 
 def _header_fields(value: bytes) -> dict[bytes, bytes]:
@@ -164,7 +164,7 @@ def _header_fields(value: bytes) -> dict[bytes, bytes]:
     return fields
 
 
-def _parse_scope(credential: bytes, names: bytes, refusal: Refusal) -> Scope:
+def parse_scope(credential: bytes, names: bytes, refusal: Refusal) -> Scope:
     parts = credential.rsplit(b"/", 4)
     if len(parts) != 5 or not parts[0] or not credential.isascii():
         raise refusal('The credential must be "<access-key>/YYYYMMDD/REGION/s3/aws4_request".')
@@ -183,7 +183,7 @@ def _parse_scope(credential: bytes, names: bytes, refusal: Refusal) -> Scope:
     return Scope(access_key, date, region, b"/".join(parts[1:]), signed, frozenset(signed))
 
 
-def _checked_signature(signature: bytes, refusal: Refusal) -> str:
+def checked_signature(signature: bytes, refusal: Refusal) -> str:
     if len(signature) != 64 or signature.translate(None, _LOWER_HEX):
         raise refusal("The signature must be 64 lower-case hexadecimal digits.")
     return signature.decode()
@@ -242,7 +242,7 @@ def _canonical(
                 fields={"HeadersNotSigned": name.decode("latin-1")},
             )
     if b"x-amz-security-token" in headers:
-        raise _session_token()
+        raise session_token()
     try:
         return canonical_request(method, path, pairs, headers, scope.signed_headers, payload.encode())
     except KeyError as missing:
@@ -258,7 +258,7 @@ def _bad_query(why: str) -> S3Error:
     return S3Error("AuthorizationQueryParametersError", why)
 
 
-def _session_token() -> S3Error:
+def session_token() -> S3Error:
     return S3Error("InvalidToken", "Session tokens are not supported: use a permanent access key.")
 
 
