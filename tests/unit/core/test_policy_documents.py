@@ -28,6 +28,7 @@ ACTIONS = {
     "ListMultipartUploads": {"s3:ListBucketMultipartUploads"},
     "ListParts": {"s3:ListMultipartUploadParts"},
     "PutObject": {"s3:PutObject"},
+    "PostObject": {"s3:PutObject"},
     "CreateMultipartUpload": {"s3:PutObject"},
     "UploadPart": {"s3:PutObject"},
     "CompleteMultipartUpload": {"s3:PutObject"},
