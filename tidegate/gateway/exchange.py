@@ -467,6 +467,7 @@ class Exchange:
         for number in self._intents:
             self.gateway.healer.doubt(number)
         self.gateway.exchange_ended(self)
+        self._transfer = None  # which refers to this exchange: a circle would be left to the garbage collector
         client, self.client = self.client, None
         if client is not None:
             client.exchange_ended()
