@@ -13,15 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import click
-from botocore.config import Config
 
-from bench.gateway.accounting import processes_of
-from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds
+from bench.gateway.measure import MIB, Driver, Series, Way, idle_memory, rounds, through
 from bench.gateway.report import as_table, failed_requests
 from bench.gateway.requests import UNSIGNED_PAYLOAD, Target
-from bench.gateway.servers import Backend, Tidegate, backend_of, running_nginx, running_tidegate
+from bench.gateway.servers import running_nginx, running_tidegate, with_bucket
 
 BUCKET = "bench-bucket"
 SMALL_BYTES = 1024
@@ -76,12 +73,12 @@ def main(
 @contextmanager
 def three_ways(directory: Path, options: Options) -> Iterator[list[Way]]:
     with running_tidegate(directory / "tidegate", *_service_settings(options)) as service:
-        backend = _wake(service)
+        backend = with_bucket(service, BUCKET)
         with running_nginx(directory / "nginx", backend.address, options.processes) as nginx:
             yield [
                 Way(backend.target("direct")),
                 Way(Target("nginx", "127.0.0.1", nginx.port, backend.access_key, backend.secret_key), nginx.workers),
-                _way(service, "tidegate"),
+                through(service, "tidegate"),
             ]
 
 
@@ -118,9 +115,9 @@ def log_cost(directory: Path, driver: Driver, options: Options) -> dict[str, Any
         running_tidegate(directory / "log-on", *common) as on,
         running_tidegate(directory / "log-off", *common, "metalog.enabled=false") as off,
     ):
-        _wake(on)
-        _wake(off)
-        ways = [_way(on, "on"), _way(off, "off")]
+        with_bucket(on, BUCKET)
+        with_bucket(off, BUCKET)
+        ways = [through(on, "on"), through(off, "off")]
         puts = {way.target.name: way.target.small_puts(BUCKET, SMALL_KEYS, SMALL_BYTES) for way in ways}
         for way in ways:
             driver.each_once(way, puts[way.target.name], connections=options.connections, into=Series())
@@ -155,25 +152,6 @@ def _large(ways: list[Way], driver: Driver, options: Options, directory: Path) -
     signed = over(puts(digest), str(file))
     read = over({way.target.name: way.target.large_gets(BUCKET, options.large_bodies) for way in ways})
     return {"get": read, "put": unsigned, "put, digest signed": signed}
-
-
-def _wake(service: Tidegate) -> Backend:
-    """Makes the bucket through the gateway, which starts the backend."""
-    boto3.client(
-        "s3",
-        endpoint_url=f"http://{service.host}:{service.port}",
-        aws_access_key_id=service.access_key,
-        aws_secret_access_key=service.secret_key,
-        region_name="us-east-1",
-        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
-    ).create_bucket(Bucket=BUCKET)
-    return backend_of(service)
-
-
-def _way(service: Tidegate, name: str) -> Way:
-    processes = processes_of(service.data)
-    target = Target(name, service.host, service.port, service.access_key, service.secret_key)
-    return Way(target, processes.gateways, processes.others)
 
 
 def _service_settings(options: Options) -> tuple[str, ...]:

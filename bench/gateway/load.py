@@ -50,10 +50,13 @@ class Job:
 
 @dataclass(slots=True)
 class Outcome:
+    """`answered` are the places, among the job's requests, of those that have a latency."""
+
     requests: int = 0
     bytes_moved: int = 0
     seconds: float = 0.0
     latencies: array[float] = field(default_factory=lambda: array("d"))
+    answered: array[int] = field(default_factory=lambda: array("L"))
     failures: Counter[str] = field(default_factory=Counter)
 
 
@@ -61,6 +64,8 @@ class Outcome:
 class _Connection:
     sock: socket.socket
     started: float = 0.0
+    number: int = 0
+    is_blocked: bool = False
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     body_offset: int = 0
     body_left: int = 0
@@ -129,7 +134,8 @@ class _Run:
             self._close(connection)
             return
         connection.started = now
-        connection.unsent = memoryview(self.job.requests[self.begun % len(self.job.requests)])
+        connection.number = self.begun % len(self.job.requests)
+        connection.unsent = memoryview(self.job.requests[connection.number])
         connection.body_offset, connection.body_left = 0, self.body_size
         connection.head.clear()
         connection.content_left = -1
@@ -147,11 +153,13 @@ class _Run:
                 connection.body_offset += sent
                 connection.body_left -= sent
         except BlockingIOError:
+            connection.is_blocked = True
             self.epoll.modify(connection.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
         except OSError as error:
             self._broken(connection, type(error).__name__)
         else:
-            if self.body_size:
+            if connection.is_blocked:
+                connection.is_blocked = False
                 self.epoll.modify(connection.sock.fileno(), select.EPOLLIN)
 
     def _turn(self, connection: _Connection, mask: int) -> None:
@@ -179,7 +187,8 @@ class _Run:
             if end < 0:
                 return
             connection.status = int(connection.head[9:12])
-            connection.content_left = _content_length(connection.head[:end])
+            is_head = self.job.requests[connection.number].startswith(b"HEAD ")
+            connection.content_left = 0 if is_head else _content_length(connection.head[:end])
             count = len(connection.head) - end - 4
         connection.content_left -= count
         self.outcome.bytes_moved += count
@@ -191,6 +200,7 @@ class _Run:
         if 200 <= connection.status < 300:
             self.outcome.requests += 1
             self.outcome.latencies.append(now - connection.started)
+            self.outcome.answered.append(connection.number)
             self.outcome.bytes_moved += self.body_size
         else:
             self.outcome.failures[str(connection.status)] += 1

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from multiprocessing.pool import Pool
 
-from bench.gateway.accounting import cpu_seconds, memory_kib
+from bench.gateway.accounting import cpu_seconds, memory_kib, processes_of
 from bench.gateway.load import Job, Outcome, drive
 from bench.gateway.requests import Target
+from bench.gateway.servers import Tidegate
 
 MIB = 1 << 20
 
@@ -25,6 +26,13 @@ class Way:
     target: Target
     pids: tuple[int, ...] = ()
     more_pids: tuple[int, ...] = ()
+
+
+def through(service: Tidegate, name: str) -> Way:
+    """The way through a running Tidegate."""
+    processes = processes_of(service.data)
+    target = Target(name, service.host, service.port, service.access_key, service.secret_key)
+    return Way(target, processes.gateways, processes.others)
 
 
 @dataclass(slots=True)
@@ -56,13 +64,17 @@ class Driver:
         self._pool = pool
 
     def for_seconds(self, way: Way, requests: list[bytes], *, connections: int, seconds: float, into: Series) -> None:
+        self.run(way, Job(way.target.host, way.target.port, requests, connections, seconds), into)
+
+    def run(self, way: Way, job: Job, into: Series) -> Outcome:
         """Rates are requests per second; CPU is in microseconds per request."""
-        outcome, own, rest = self._run(way, Job(way.target.host, way.target.port, requests, connections, seconds))
+        outcome, own, rest = self._run(way, job)
         into.rates.append(outcome.requests / outcome.seconds)
         into.cpu.append(own / max(outcome.requests, 1) * 1e6)
         into.cpu_with_rest.append((own + rest) / max(outcome.requests, 1) * 1e6)
         into.latencies.extend(outcome.latencies)
         into.failures += sum(outcome.failures.values())
+        return outcome
 
     def each_once(
         self, way: Way, requests: list[bytes], *, connections: int, body_file: str = "", into: Series

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bench.goals import word
+
 Figures = dict[str, float]
 PROXIES = ("nginx", "tidegate")
 
@@ -50,7 +52,7 @@ def as_table(results: dict[str, Any]) -> str:
     failures = sum(int(figures["failures"]) for figures in _all_figures(results))
     lines += ["", f"failed requests: {failures}", "", "goals:"]
     for goal in goals(results):
-        lines.append(f"  {goal.name:58} {goal.value:6.2f}  (at most {goal.limit:.2f}: {_word(goal.reached)})")
+        lines.append(f"  {goal.name:58} {goal.value:6.2f}  (at most {goal.limit:.2f}: {word(goal.reached)})")
     return "\n".join(lines)
 
 
@@ -117,10 +119,6 @@ def _over(nginx: float, tidegate: float) -> str:
 def _named(kind: str) -> str:
     method, comma, rest = kind.partition(",")
     return method.upper() + comma + rest
-
-
-def _word(reached: bool) -> str:
-    return "reached" if reached else "NOT reached"
 
 
 def _row(name: str, *cells: str) -> str:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import boto3
+from botocore.config import Config
+
 from bench.gateway.accounting import children_of
 from bench.gateway.requests import Target
 from tidegate import settings as settings_module
@@ -127,6 +130,19 @@ def backend_of(service: Tidegate) -> Backend:
         raise SystemExit("the pool has no running backend although it has answered")
     entry = BackendEntry.from_json(text)
     return Backend(entry.endpoint, entry.admin_key, Vault.open(service.data).unseal(entry.admin_secret))
+
+
+def with_bucket(service: Tidegate, bucket: str) -> Backend:
+    """Makes the bucket through the gateway, which starts the backend."""
+    boto3.client(
+        "s3",
+        endpoint_url=f"http://{service.host}:{service.port}",
+        aws_access_key_id=service.access_key,
+        aws_secret_access_key=service.secret_key,
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
+    ).create_bucket(Bucket=bucket)
+    return backend_of(service)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from botocore.config import Config
 from bench.gateway.load import Job, drive
 from bench.gateway.requests import Target
 from bench.gateway.servers import Tidegate, backend_of, running_tidegate
-from bench.lifecycle.goals import word
+from bench.goals import word
 from bench.lifecycle.service_parts import cpu_between, cpu_used
 from bench.lifecycle.weed_store import running_weed
 from tidegate import settings as settings_module

@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 from pyspark.sql import SparkSession
 
+from bench.goals import word
 from bench.lifecycle import duckdb_plan
 from bench.lifecycle.generated_log import GeneratedLog, generate
-from bench.lifecycle.goals import word
 from tidegate.core.shards import SHARDS
 from tidegate.pipeline.event_columns import NS_PER_DAY
 from tidegate.pipeline.listing_source import WalkedBucket

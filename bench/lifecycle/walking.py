@@ -7,8 +7,6 @@ at most is what two clients get out of it that list half of the keys each.
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import multiprocessing
 import re
 import statistics
@@ -20,24 +18,20 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import boto3
 import click
-from botocore.config import Config
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bench.gateway.load import Job, drive
 from bench.gateway.requests import Target
-from bench.gateway.servers import Tidegate, backend_of, running_tidegate
-from bench.lifecycle.goals import word
+from bench.gateway.servers import Tidegate, running_tidegate, with_bucket
+from bench.goals import word
+from bench.store_content import Session, fill
 from tidegate.pipeline.listing_source import WalkedBucket, listed_versions
 from tidegate.pipeline.session import open_session
 from tidegate.settings import Settings
 
 GOAL_RATIO = 0.9
 _BUCKET = "walked"
-_CONNECTIONS = 32
-_PUTS_AT_ONCE = 10_000
 _NEXT = re.compile(rb"<NextKeyMarker>([^<]*)</NextKeyMarker>")
 
 
@@ -81,23 +75,8 @@ def main(entries: int, rounds: int) -> None:
 
 def _filled(service: Tidegate, entries: int) -> Target:
     """The store itself, with so many objects of one byte in the bucket."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=f"http://{service.host}:{service.port}",
-        aws_access_key_id=service.access_key,
-        aws_secret_access_key=service.secret_key,
-        region_name="us-east-1",
-        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 10}),
-    )
-    client.create_bucket(Bucket=_BUCKET)
-    store = backend_of(service).target("store")
-    digest = hashlib.sha256(b"x").hexdigest()
-    for start in range(0, entries, _PUTS_AT_ONCE):
-        keys = [_key(number) for number in range(start, min(start + _PUTS_AT_ONCE, entries))]
-        puts = [store.head("PUT", f"/{_BUCKET}/{key}", length=1, digest=digest) + b"x" for key in keys]
-        done = drive(Job(store.host, store.port, puts, _CONNECTIONS, seconds=600, limit=len(puts)))
-        if done.failures:
-            raise SystemExit(f"the bucket could not be filled: {done.failures}")
+    store = with_bucket(service, _BUCKET).target("store")
+    fill(store, _BUCKET, [_key(number) for number in range(entries)])
     return store
 
 
@@ -143,14 +122,11 @@ def _walk(session: SparkSession, walked: WalkedBucket) -> int:
 
 def _list(store: Target, after: str, until: str) -> int:
     """How many keys after the one and up to the other, as one client."""
-    connection = http.client.HTTPConnection(store.authority, timeout=60)
-    connection.sock = store.connect(timeout=60)
+    session = Session(store)
     count, marker = 0, after
     while True:
         path = f"/{_BUCKET}?key-marker={quote(marker, safe='')}&max-keys=1000&versions="
-        head, *lines = store.head("GET", path).decode().split("\r\n")
-        connection.request("GET", head.split(" ")[1], headers=dict(line.split(": ", 1) for line in lines if line))
-        page = connection.getresponse().read()
+        page = session.get(path)
         following = _NEXT.search(page)
         if b"<IsTruncated>true</IsTruncated>" not in page or following is None:
             count += page.count(b"<Version>") if not until else _up_to(page, until)

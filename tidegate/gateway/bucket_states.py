@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from tidegate.core import listings, xml
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import TidegateError
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.records import BucketState
 from tidegate.gateway.directory import PoolView
-from tidegate.gateway.requests import ask_signed, object_path
+from tidegate.gateway.requests import ask_signed, object_path, read_bucket
 from tidegate.ports import Tables
 
 if TYPE_CHECKING:
+    from tidegate.gateway.exchange import Exchange
     from tidegate.gateway.gateway import Gateway
+
+logger = logging.getLogger(__name__)
 
 
 def note_created(tables: Tables, bucket_uid: str, *, is_versioned: bool) -> None:
@@ -31,16 +35,22 @@ def note_versioning(tables: Tables, bucket_uid: str, versioning: str) -> None:
     tables.put(entry, BucketState(versioning, complete_since_ns).to_json())
 
 
-async def look_up_versioning(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> Versioning:
-    """Of a bucket of which nothing was noted down. Whoever notes down more meanwhile is right: that stays."""
-    reply = await ask_signed(gateway, view, b"GET", object_path(bucket), b"versioning=")
-    if reply.head.status != 200:
-        raise Unavailable(f"the backend does not show the versioning of {bucket} ({reply.head.status})")
-    versioning = Versioning(xml.parse_reply(reply.body).fields.get("Status", "") or Versioning.OFF)
-    state = BucketState(versioning.value, time.time_ns()).to_json()
-    await gateway.loop.run_in_executor(None, gateway.tables.put_if_absent, BucketState.PREFIX + bucket_uid, state)
+async def learn_versioning(exchange: Exchange) -> None:
+    """Asks for the versioning of a bucket of which nothing was noted down, once. Whoever notes down more meanwhile is
+    right: that stays. What the store does not tell stays unknown."""
+    gateway, admission = exchange.gateway, exchange.admitted
+    bucket = admission.bucket
+    if admission.versioning is not None or bucket is None:
+        return
+    try:
+        status = xml.parse_reply(await read_bucket(exchange, {"versioning": ""})).fields.get("Status", "")
+    except TidegateError as error:
+        logger.warning("request %s: the versioning of %s stays unknown: %s", exchange.request_id, bucket.name, error)
+        return
+    admission.versioning = Versioning(status or Versioning.OFF)
+    state = BucketState(admission.versioning.value, time.time_ns()).to_json()
+    await gateway.loop.run_in_executor(None, gateway.tables.put_if_absent, BucketState.PREFIX + bucket.uid, state)
     gateway.changes.bump()
-    return versioning
 
 
 async def note_found(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> None:

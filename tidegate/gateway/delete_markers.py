@@ -16,7 +16,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedVersion
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.bucket_states import look_up_versioning
+from tidegate.gateway.bucket_states import learn_versioning
 from tidegate.gateway.http1 import ResponseHead
 from tidegate.gateway.key_versions import key_versions
 from tidegate.gateway.requests import ask_signed, object_path
@@ -51,7 +51,8 @@ def of_source(exchange: Exchange, reply: ResponseHead) -> Look | None:
 
 async def _of_object(exchange: Exchange) -> S3Error | None:
     admission = exchange.admitted
-    if await _never_had_versions(exchange):
+    await learn_versioning(exchange)
+    if not admission.has_versions:
         return None
     marker = await _found(exchange, admission.bucket_name, admission.object_key, admission.version_id)
     if marker is None:
@@ -72,19 +73,6 @@ async def _of_source(exchange: Exchange) -> S3Error | None:
     return S3Error(
         "InvalidRequest", "The source of a copy request may not specifically refer to a delete marker by version id."
     )
-
-
-async def _never_had_versions(exchange: Exchange) -> bool:
-    """Of a bucket whose versioning was never noted down; from now on it is."""
-    admission = exchange.admitted
-    if admission.versioning is not None or admission.bucket is None:
-        return False
-    try:
-        found = await look_up_versioning(exchange.gateway, admission.pool, admission.bucket_name, admission.bucket.uid)
-    except TidegateError as error:
-        logger.warning("request %s: %s", exchange.request_id, error)
-        return False
-    return found is Versioning.OFF
 
 
 async def _found(exchange: Exchange, bucket: str, key: str, version_id: str) -> ListedVersion | None:

@@ -138,6 +138,7 @@ class Exchange:
             if intake is None or not (head.chunked or head.content_length):
                 if intake is not None:
                     intake.end()
+                self._encourage()  # some clients wait for it, though there is nothing to send
                 self._whole_body_received()
                 return
         except S3Error as error:
@@ -503,6 +504,7 @@ class Exchange:
         for number in self._intents:
             self.gateway.healer.doubt(number)
         self.gateway.exchange_ended(self)
+        self._transfer = None  # which refers to this exchange: a circle would be left to the garbage collector
         client, self.client = self.client, None
         if client is not None:
             client.exchange_ended()

@@ -111,6 +111,10 @@ class StorePages(ABC):
     async def entry(self, key: str) -> Any:
         """What is listed of the key; None if that is nothing."""
 
+    async def has(self, key: str) -> bool:
+        """Whether the key is shown."""
+        return await self.entry(key) is not None
+
 
 class ObjectPages(StorePages):
     """The objects of a bucket without versions. An entry is the XML that the store wrote for it."""
@@ -118,6 +122,7 @@ class ObjectPages(StorePages):
     order = StoreOrder(has_versions=False, cuts_sorted=False)
 
     def __init__(self, exchange: Exchange, *, is_encoded: bool, with_owner: bool) -> None:
+        """Names and owners are shown as a client asked for them."""
         super().__init__(exchange)
         self._asked = {"list-type": "2"}
         if is_encoded:
@@ -167,6 +172,10 @@ class CurrentPages(VersionPages):
     def shown(self, listing: Listing) -> Listing:
         return current_objects(listing)
 
+    async def has(self, key: str) -> bool:
+        versions = await self.entry(key)
+        return versions is not None and not versions[0].is_marker
+
     async def _has_any(self, folder: str) -> bool:
         page = await self.page(PageQuery(folder, "", "", _FEW))
         newest = [versions[0] for key, versions in page.keys.items() if key.startswith(folder)]
@@ -174,6 +183,13 @@ class CurrentPages(VersionPages):
             return any(not version.is_marker for version in newest)
         listing = list_in_order(self.order, folder, limit=MOST_ENTRIES)
         return bool(await self.collect(self.shown(listing), 1))
+
+
+def object_pages(exchange: Exchange, *, is_encoded: bool = True, with_owner: bool = False) -> StorePages:
+    """The listing that tells the current objects of the exchange's bucket."""
+    if exchange.admitted.has_versions:
+        return CurrentPages(exchange)
+    return ObjectPages(exchange, is_encoded=is_encoded, with_owner=with_owner)
 
 
 async def all_uploads(exchange: Exchange, prefix: str) -> list[ListedUpload]:

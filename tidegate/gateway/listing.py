@@ -23,7 +23,8 @@ from tidegate.core.ordered_listing import (
     list_rolled_up,
 )
 from tidegate.core.storable import prefix_problem
-from tidegate.gateway.list_pages import CurrentPages, ObjectPages, StorePages, VersionPages, all_uploads
+from tidegate.gateway.bucket_states import learn_versioning
+from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, all_uploads, object_pages
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
@@ -128,13 +129,10 @@ async def _objects(
     """A page of names, and where the next one begins, if there is one."""
     if not request.limit or _holds_nothing(exchange.admitted, request.prefix):
         return [], None
-    pages: StorePages
-    if exchange.admitted.has_versions:
-        pages = CurrentPages(exchange)
-    else:
-        pages = ObjectPages(exchange, is_encoded=request.is_encoded, with_owner=with_owner)
-        if not request.delimiter:
-            return await _keys(pages, request, start)
+    await learn_versioning(exchange)
+    pages = object_pages(exchange, is_encoded=request.is_encoded, with_owner=with_owner)
+    if isinstance(pages, ObjectPages) and not request.delimiter:
+        return await _keys(pages, request, start)
     listing = _listing(pages, request, start, request.limit + 2)
     return _cut(request, await pages.collect(listing, request.limit + 1))
 

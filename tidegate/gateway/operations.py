@@ -22,6 +22,7 @@ from tidegate.gateway import (
     delete_markers,
     deletes,
     expiration,
+    folders,
     form_reply,
     journalling,
     listing,
@@ -112,7 +113,7 @@ def _shown(name: str, method: str) -> Operation:
         anonymous=True,
         parameters=_VERSION | _OVERRIDES | {"partNumber"},
         headers=_CONDITIONS_OF_READS | _CUSTOMER_KEY | {b"range", b"x-amz-checksum-mode"},
-        handler=expiration.look_up_tags,
+        handler=folders.before_read,
         missing=delete_markers.of_object,
         reply_headers=expiration.of_read,
     )

@@ -1,4 +1,4 @@
-"""How the benches of lifecycle tell whether a goal was reached."""
+"""How the benches tell whether a goal was reached."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Listings of large buckets through the gateway, beside the same listings of the store alone."""

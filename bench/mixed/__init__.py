@@ -1,0 +1,1 @@
+"""A mixed load of reads, writes and deletes through the gateway, beside the same load on the store alone."""
