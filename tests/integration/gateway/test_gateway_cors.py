@@ -185,7 +185,7 @@ def test_every_reply_of_store_and_gateway_tells_the_browser(place: Place, bucket
         "listed": asked(place, "GET", f"/{bucket}"),
         "rules": asked(place, "GET", f"/{bucket}?cors="),
         "deleted": asked(place, "DELETE", f"/{bucket}/k"),
-        "unknown": asked(place, "GET", f"/{bucket}?website="),
+        "unknown": asked(place, "PUT", f"/{bucket}?website=", b"<x/>"),
         "malformed": asked(place, "PUT", f"/{bucket}/k?tagging=", b"<x"),
     }
     assert {name: answer.status for name, answer in answers.items()} == {
