@@ -18,7 +18,7 @@ from tidegate.core.listing_entries import unescaped
 
 # A thousand entries of a dozen elements, an owner's included; the gateway asks for a few more than a thousand.
 _MOST_TAGS = 41_000
-_ENTRY = re.compile(rb"<Contents><Key>([^<]*)</Key>(?:[^<]|<(?!/Contents>))*</Contents>")
+_BEGINNING, _END = b"<Contents><Key>", b"</Contents>"
 _PREFIX = re.compile(rb"<CommonPrefixes><Prefix>([^<]*)</Prefix></CommonPrefixes>")
 _TEXT = {name: re.compile(b"<%b>([^<]*)</%b>" % (name, name)) for name in (b"EncodingType", b"IsTruncated")}
 
@@ -33,23 +33,37 @@ class ObjectPage:
 
 
 def parse_object_page(body: bytes) -> ObjectPage:
-    is_encoded = _text(body, b"EncodingType") == b"url"
-    matches = list(_ENTRY.finditer(body))
-    prefixes = _PREFIX.findall(body)
-    if len(matches) != body.count(b"<Contents>") or len(prefixes) != body.count(b"<CommonPrefixes>"):
+    """A page of the usual shape is cut where its entries begin, which costs a tenth of parsing it."""
+    head, *parts = body.split(_BEGINNING)
+    rest = head
+    if parts:
+        end = parts[-1].find(_END) + len(_END)
+        rest, parts[-1] = head + parts[-1][end:], parts[-1][:end]
+    prefixes = _PREFIX.findall(rest)
+    is_usual = all(part.endswith(_END) for part in parts) and body.count(b"<Contents>") == len(parts)
+    if not is_usual or body.count(_END) != len(parts) or body.count(b"<CommonPrefixes>") != len(prefixes):
         return _parsed_slowly(body)
-    if not matches and not prefixes:
+    if not parts and not prefixes:
         _root(body)
-    is_truncated = _text(body, b"IsTruncated") == b"true"
+    is_encoded = _text(rest, b"EncodingType") == b"url"
     try:
-        keys = [_name(match[1], is_encoded) for match in matches]
+        keys = _names([part[: part.find(b"<")] for part in parts], is_encoded)
         return ObjectPage(
-            dict(zip(keys, (match[0] for match in matches), strict=True)),
-            tuple(_name(prefix, is_encoded) for prefix in prefixes),
-            is_truncated,
+            dict(zip(keys, [_BEGINNING + part for part in parts], strict=True)),
+            tuple(_names(prefixes, is_encoded)),
+            _text(rest, b"IsTruncated") == b"true",
         )
     except ValueError:
         return _parsed_slowly(body)
+
+
+def _names(texts: list[bytes], is_encoded: bool) -> list[str]:
+    """Most have nothing that must be undone."""
+    joined = b"\n".join(texts).decode()
+    names = joined.split("\n")
+    if "&" in joined or (is_encoded and ("%" in joined or "+" in joined)) or len(names) != len(texts):
+        return [_name(text, is_encoded) for text in texts]
+    return names
 
 
 def identity_of(entry: bytes) -> Identity:
@@ -68,7 +82,7 @@ def _text(body: bytes, name: bytes) -> bytes:
 
 def _name(text: bytes, is_encoded: bool) -> str:
     name = unescaped(text.decode())
-    return unquote_plus(name) if is_encoded and ("%" in name or "+" in name) else name
+    return unquote_plus(name) if is_encoded else name
 
 
 def _parsed_slowly(body: bytes) -> ObjectPage:

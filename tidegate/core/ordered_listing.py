@@ -279,6 +279,8 @@ class _Walk:
             page: NamePage = yield PageQuery(self._prefix, self._marker, delimiter, self._limit)
             names: dict[str, Any] = {key: entry for key, entry in page.keys.items() if key.startswith(self._prefix)}
             names |= dict.fromkeys(folder for folder in page.prefixes if folder.startswith(self._prefix))
+            if self._rolled and self._prefix in names:
+                yield from self._check_own_folder(names)
             if not page.is_truncated:
                 yield from self._tell(names, self._folders)
                 return
@@ -289,6 +291,14 @@ class _Walk:
                 yield from self._tell_part(names, last)
             else:
                 yield from self._pass_siblings(names, last)
+
+    def _check_own_folder(self, names: dict[str, Any]) -> Listing:
+        """Asked for what is in a folder, a store may show the folder itself, though no such object was ever put."""
+        entry = yield KeyQuery(self._prefix)
+        if entry is None:
+            del names[self._prefix]
+        else:
+            names[self._prefix] = entry
 
     # --- what a truncated page tells -------------------------------------------------------------
 

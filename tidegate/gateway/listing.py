@@ -6,7 +6,7 @@ has. A page that is right as the store gave it costs nothing more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
 from tidegate.core.list_results import ListResult
@@ -37,13 +37,11 @@ async def list_objects(exchange: Exchange, admission: Admission) -> None:
     request = list_request(admission.parameters, "max-keys")
     marker = admission.parameters.get("marker", "")
     result = _result(exchange, "ListBucketResult", request)
-    names, following = await _objects(exchange, request, marked(request, marker), with_owner=True)
+    page = await _objects(exchange, request, marked(request, marker), with_owner=True)
     result.name("Marker", marker)
-    result.text("MaxKeys", request.limit)
-    result.truncated(following is not None)
-    if following is not None and request.delimiter:
-        result.name("NextMarker", following.name)
-    _answer(exchange, result, names, with_owner=True)
+    if page.following is not None and request.delimiter:
+        result.name("NextMarker", page.following.name)
+    _answer(exchange, result, request, page, with_owner=True)
 
 
 async def list_objects_v2(exchange: Exchange, admission: Admission) -> None:
@@ -58,13 +56,11 @@ async def list_objects_v2(exchange: Exchange, admission: Admission) -> None:
     if "start-after" in given:
         result.name("StartAfter", given["start-after"])
     with_owner = given.get("fetch-owner") == "true"
-    names, following = await _objects(exchange, request, start, with_owner=with_owner)
-    result.text("KeyCount", len(names))
-    result.text("MaxKeys", request.limit)
-    result.truncated(following is not None)
-    if following is not None:
-        result.text("NextContinuationToken", token(following))
-    _answer(exchange, result, names, with_owner=with_owner)
+    page = await _objects(exchange, request, start, with_owner=with_owner)
+    result.text("KeyCount", len(page.entries) + len(page.prefixes))
+    if page.following is not None:
+        result.text("NextContinuationToken", token(page.following))
+    _answer(exchange, result, request, page, with_owner=with_owner)
 
 
 async def list_object_versions(exchange: Exchange, admission: Admission) -> None:
@@ -123,12 +119,17 @@ async def list_multipart_uploads(exchange: Exchange, admission: Admission) -> No
 # --- objects -----------------------------------------------------------------------------------------------------
 
 
-async def _objects(
-    exchange: Exchange, request: ListRequest, start: Position, *, with_owner: bool
-) -> tuple[list[Found], Position | None]:
-    """A page of names, and where the next one begins, if there is one."""
+class _ObjectPage(NamedTuple):
+    """Entries and common prefixes, and where the next page begins, if there is one."""
+
+    entries: Sequence[bytes | ListedVersion] = ()
+    prefixes: Sequence[str] = ()
+    following: Position | None = None
+
+
+async def _objects(exchange: Exchange, request: ListRequest, start: Position, *, with_owner: bool) -> _ObjectPage:
     if not request.limit or _holds_nothing(exchange.admitted, request.prefix):
-        return [], None
+        return _ObjectPage()
     await learn_versioning(exchange)
     pages = object_pages(exchange, is_encoded=request.is_encoded, with_owner=with_owner)
     if isinstance(pages, ObjectPages) and not request.delimiter:
@@ -137,11 +138,11 @@ async def _objects(
     return _cut(request, await pages.collect(listing, request.limit + 1))
 
 
-async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> tuple[list[Found], Position | None]:
+async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> _ObjectPage:
     prefix, after, hidden = request.prefix, start.after, []
     if not after.startswith(prefix):
         if after > prefix:
-            return [], None
+            return _ObjectPage()
         after = ""
     elif not start.is_clean:
         candidates = hidden_folders(prefix, after)
@@ -150,11 +151,7 @@ async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> tu
     query = PageQuery(prefix, after, "", request.limit + 1)
     page = await pages.page(query)
     if not hidden and await _is_certain(pages, query, page):
-        found = [Found(key, entry) for key, entry in page.keys.items()]
-        names, following = _cut(request, found)
-        if following is not None and not found[-1].name.startswith(following.name + SLASH):
-            following = Position(following.name, is_clean=True)
-        return names, following
+        return _as_it_came(page)
     listing = list_in_order(pages.order, prefix, after=after, limit=query.limit, hidden=hidden)
     return _cut(request, await pages.collect(listing, query.limit, (query, page)))
 
@@ -165,15 +162,32 @@ async def _is_certain(pages: ObjectPages, query: PageQuery, page: NamePage) -> b
     return alone is not None and not (alone and await pages.have_earlier_siblings(alone))
 
 
-def _cut(request: ListRequest, found: list[Found]) -> tuple[list[Found], Position | None]:
+def _as_it_came(page: NamePage) -> _ObjectPage:
+    """Of a truncated page the last entry only tells that more follows."""
+    if not page.is_truncated:
+        return _ObjectPage(list(page.keys.values()))
+    *_, last, following = page.keys
+    is_clean = not following.startswith(last + SLASH)
+    return _ObjectPage(list(page.keys.values())[:-1], following=Position(last, is_clean=is_clean))
+
+
+def _cut(request: ListRequest, found: list[Found]) -> _ObjectPage:
+    """Of one name more than is wanted, if there is one."""
     names = found[: request.limit]
-    return names, Position(names[-1].name, names[-1].entry is None) if len(found) > len(names) else None
+    return _ObjectPage(
+        [each.entry for each in names if each.entry is not None],
+        [each.name for each in names if each.entry is None],
+        Position(names[-1].name, names[-1].entry is None) if len(found) > len(names) else None,
+    )
 
 
-def _answer(exchange: Exchange, result: ListResult, names: Sequence[Found], *, with_owner: bool) -> None:
-    owner = exchange.admitted.pool.pool.owner if with_owner else ""
-    result.objects((found.entry for found in names if found.entry is not None), owner)
-    result.prefixes(found.name for found in names if found.entry is None)
+def _answer(
+    exchange: Exchange, result: ListResult, request: ListRequest, page: _ObjectPage, *, with_owner: bool
+) -> None:
+    result.text("MaxKeys", request.limit)
+    result.truncated(page.following is not None)
+    result.objects(page.entries, exchange.admitted.pool.pool.owner if with_owner else "")
+    result.prefixes(page.prefixes)
     exchange.answer(200, _XML, result.document())
 
 

@@ -67,7 +67,7 @@ class DirectoryStore:
             is_below = name.startswith(query.prefix) and end >= 0
             if is_below:
                 rolled.add((position(name[:end]), name[: end + 1]))
-            elif name in self.keys:
+            elif name in self.keys or name == query.prefix:
                 rolled.add((place, name))
         return iter(sorted(rolled))
 
