@@ -345,9 +345,9 @@ class Exchange:
             self.backend_failed(failure)
             return
         self.settle()
-        assert self._transfer is not None
-        self._transfer.release_reply()
-        self.finish()
+        if self._transfer is not None:  # otherwise the exchange has ended meanwhile: its client is gone
+            self._transfer.release_reply()
+            self.finish()
 
     # --- the reply -------------------------------------------------------------------------------
 
