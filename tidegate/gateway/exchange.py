@@ -377,12 +377,13 @@ class Exchange:
             self.backend_failed(failure)
             return
         self.settle()
-        assert self._transfer is not None
-        reply = self.admitted.operation.reply
+        transfer, reply = self._transfer, self.admitted.operation.reply
+        if transfer is None:
+            return  # the exchange has ended meanwhile: its client is gone
         if reply is not None:
-            reply(self, self._transfer.reply)
+            reply(self, transfer.reply)
         else:
-            self._transfer.release_reply()
+            transfer.release_reply()
             self.finish()
 
     # --- the reply -------------------------------------------------------------------------------
