@@ -158,7 +158,7 @@ class Store(Protocol):
         version_id_marker: str = "",
         limit: int = 1000,
     ) -> VersionPage:
-        """One page, in the order of the store, which need not be that of the keys' bytes."""
+        """One page in S3's order: by the keys' bytes, and of each key the newest version first."""
 
     def list_uploads(
         self, bucket: str, *, prefix: str = "", key_marker: str = "", upload_id_marker: str = "", limit: int = 1000

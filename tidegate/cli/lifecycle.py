@@ -211,7 +211,7 @@ def _print_simulation(view: SimulationView) -> None:
         click.echo(f"Nothing happens until {show(view.until)}.")
     click.echo(f"\nafter {show(view.until)}: {_amount(view.later)}\nnever, as things stand: {_amount(view.never)}")
     if view.unresolved_keys:
-        click.echo(f"left alone: {view.unresolved_keys:,} keys that the store cannot list well enough to judge")
+        click.echo(f"left alone: {view.unresolved_keys:,} keys that listings do not show as they are")
 
 
 def _cells(actions: SimulatedActions) -> list[str]:

@@ -1,4 +1,4 @@
-"""Finding all versions of one key by listings, on stores that list in their own order: see `tidegate.walking`.
+"""Finding all versions of one key by listings, on stores that list in their own order: see `core.ordered_listing`.
 
 The search is a generator that yields what to list and is sent the page, so that callers with and without an event loop
 go the same way.

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from tidegate.core.errors import NotFound, Unavailable
+from tidegate.core.errors import NotFound
 from tidegate.core.lifecycle.explain import Explanation, Verdict, explain
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_json import parse_either
@@ -193,8 +193,6 @@ class Inspector:
 
     def _versions(self, judge: Judge, key: str) -> list[Version]:
         listed = versions_of(judge.store, judge.bucket, key)
-        if listed is None:
-            raise Unavailable(f"the store cannot list the versions of {key} for the many keys that begin with it")
         versions = [version_of(entry, judge.terms.versioning) for entry in listed]
         return [version if version.is_marker else judge.looked_into(key, version) for version in versions]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -15,14 +14,10 @@ from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.core.listings import ListedVersion, latest_moment_ns
 from tidegate.lifecycle.judging import Case, Judge, is_locked, is_to_be_done
 from tidegate.ports import Record, Topics
-from tidegate.walking import walk
+from tidegate.walking import UNSHOWABLE, walk
 
 # What a task's `marker` says: which of the two listings of a bucket goes on. Empty: both begin.
 VERSIONS, UPLOADS = "versions", "uploads"
-# What XML shows in place of a character that it cannot hold.
-UNSHOWABLE = "\ufffd"
-
-logger = logging.getLogger(__name__)
 
 
 class Listing:
@@ -52,26 +47,14 @@ class Listing:
             return
         prefix = task.prefix or common_prefix(self._rules.active())
         stretch = walk(self._store, task.bucket, prefix=prefix, marker=task.key_marker, limit=self._limit)
-        more = replace(task, prefix=prefix, marker=VERSIONS, key_marker=stretch.next_marker)
-        self._go_on([more] if stretch.next_marker else [])
-        self._go_on([replace(more, prefix=folder, key_marker="") for folder in stretch.folders])
-        self._tell_unresolved(stretch.unresolved)
+        if stretch.next_marker:
+            self._go_on(replace(task, prefix=prefix, marker=VERSIONS, key_marker=stretch.next_marker))
         self._publish(
             object_task
             for key, listed in stretch.keys.items()
             if UNSHOWABLE not in key
             for object_task in self._tasks(*self._judge.judge(key, listed))
         )
-
-    def _tell_unresolved(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            if self._store.look(self._task.bucket, key) is not None:
-                logger.warning(
-                    "bucket %s: the store cannot list the versions of %r for the many keys that begin with it; "
-                    "the listing engine leaves it alone",
-                    self._task.bucket,
-                    key,
-                )
 
     def _uploads(self) -> None:
         task = self._task
@@ -87,7 +70,7 @@ class Listing:
         )
         following = replace(task, marker=UPLOADS, key_marker=page.next_key, upload_id_marker=page.next_upload_id)
         if page.is_truncated and page.uploads and following != task:
-            self._go_on([following])
+            self._go_on(following)
         self._publish(
             self._object_task(planned, latest_moment_ns(upload.started))
             for upload in page.uploads
@@ -123,11 +106,8 @@ class Listing:
         outcome = Outcome.SKIPPED_OBJECT_LOCK.value
         metrics.LIFECYCLE_DISPATCH.labels(self._task.bucket_uid, planned.kind.value, outcome).inc()
 
-    def _go_on(self, tasks: Sequence[BucketTask]) -> None:
-        # By the prefix, so that folders spread over the processors.
-        self._append(
-            BUCKET_TASKS_TOPIC, [Record(f"{task.bucket_uid}/{task.prefix}", task.to_bytes()) for task in tasks]
-        )
+    def _go_on(self, task: BucketTask) -> None:
+        self._append(BUCKET_TASKS_TOPIC, [Record(task.bucket_uid, task.to_bytes())])
 
     def _publish(self, tasks: Iterator[ObjectTask]) -> None:
         self._append(OBJECT_TASKS_TOPIC, [Record(f"{task.bucket_uid}/{task.key}", task.to_bytes()) for task in tasks])

@@ -48,7 +48,7 @@ class BucketReportView(BaseModel):
     held: dict[str, int] = Field(description="Actions that wait, by what holds them.")
     bytes: int = Field(description="Of what the planned actions are about.")
     outcomes: dict[str, int] = Field(description="What became of the actions.")
-    unresolved_keys: int = Field(description="Keys that the store cannot list well enough to judge; left alone.")
+    unresolved_keys: int = Field(description="Keys that cannot be judged by what was listed; left alone.")
     problem: str = Field(description="Why the bucket could not be dealt with; empty: it was.")
     lag_seconds: float | None = Field(description="How far the bucket is behind; none: nothing was finished there yet.")
 

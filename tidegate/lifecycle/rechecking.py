@@ -125,15 +125,12 @@ class BucketRecheck:
         except NotFound:
             return None
 
-    def _listed(self, key: str) -> Sequence[ListedVersion] | None:
+    def _listed(self, key: str) -> Sequence[ListedVersion]:
         return versions_of(self._store, self._bucket, key)
 
 
-def _newer(task: ObjectTask, listed: Sequence[ListedVersion] | None) -> int | None:
-    """How many noncurrent versions are newer; None where the version is gone. What the store does not tell is not
-    counted on."""
-    if listed is None:
-        return 0
+def _newer(task: ObjectTask, listed: Sequence[ListedVersion]) -> int | None:
+    """How many noncurrent versions are newer; None where the version is gone."""
     places = (place for place, version in enumerate(listed) if version.version_id == task.version_id)
     place = next(places, None)
     return None if place is None else max(place - 1, 0)

@@ -21,9 +21,9 @@ from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.subjects import Upload, Version
 from tidegate.core.listings import ListedVersion
 from tidegate.lifecycle.judging import Judge, upload_of, version_of, without_tags
-from tidegate.lifecycle.listing import UNSHOWABLE, common_prefix
+from tidegate.lifecycle.listing import common_prefix
 from tidegate.lifecycle.moments import moment_of
-from tidegate.walking import LARGEST_PAGE, upload_pages, walk
+from tidegate.walking import UNSHOWABLE, stretches, upload_pages
 
 _THREADS = 8
 _DESTROYS = frozenset({Effect.DELETE, Effect.EXPIRE})
@@ -75,7 +75,7 @@ class SimulationView(BaseModel):
     days: list[SimulatedDay]
     later: Amount = Field(description="What is untouched until then and due after it.")
     never: Amount = Field(description="What no rule applies to as things stand.")
-    unresolved_keys: int = Field(description="Keys that the store cannot list well enough to judge; left alone.")
+    unresolved_keys: int = Field(description="Keys that listings do not show as they are; left alone.")
     is_complete: bool = Field(description="Whether the whole bucket was looked at.")
 
 
@@ -196,19 +196,14 @@ class Simulation:
         """Whether it came to the end."""
         tally, judge = self._tally, self._judge
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="simulate") as executor:
-            ahead = [(self._prefix, "")]
-            while ahead:
-                prefix, marker = ahead.pop()
-                stretch = walk(judge.store, judge.bucket, prefix=prefix, marker=marker, limit=LARGEST_PAGE)
-                ahead += [(prefix, stretch.next_marker)] if stretch.next_marker else []
-                ahead += [(folder, "") for folder in stretch.folders]
-                tally.unresolved_keys += len(stretch.unresolved) + sum(UNSHOWABLE in key for key in stretch.keys)
+            for stretch in stretches(judge.store, judge.bucket, prefix=self._prefix):
+                tally.unresolved_keys += sum(UNSHOWABLE in key for key in stretch.keys)
                 clear = [(key, listed) for key, listed in stretch.keys.items() if UNSHOWABLE not in key]
                 for versions, outlook in executor.map(self._looked_at, clear):
                     tally.add(versions, outlook)
                 tally.keys += len(clear)
                 if not progress(tally.keys):
-                    return not ahead
+                    return not stretch.next_marker
         return True
 
     def _looked_at(self, item: tuple[str, Sequence[ListedVersion]]) -> tuple[list[Version], Outlook]:

@@ -9,11 +9,9 @@ from pyspark.sql import DataFrame
 
 from tidegate.assembly import open_store
 from tidegate.core.errors import TidegateError
-from tidegate.core.listings import ListedVersion
 from tidegate.pipeline.listed_rows import LISTED_SCHEMA
 from tidegate.pipeline.listing_source import WalkedBucket
 from tidegate.pipeline.tag_needs import with_tags
-from tidegate.ports import Store
 from tidegate.walking import versions_of
 
 # Keys wait for their stores' answers, not for a processor.
@@ -48,23 +46,9 @@ def _listed(bucket: WalkedBucket, keys: Sequence[str]) -> Iterator[pa.RecordBatc
     try:
         store = open_store(bucket.url, bucket.access_key, bucket.secret)
         try:
-            versions, unresolved = _asked_for(store, bucket.name, keys)
+            versions = [version for key in keys for version in versions_of(store, bucket.name, key)]
             yield with_tags(rows.versions(versions), bucket.tag_needs, store, bucket.name)
-            if unresolved:
-                yield rows.unresolved(unresolved)
         finally:
             store.close()
     except TidegateError as error:
         yield rows.problem(LISTED_SCHEMA, str(error))
-
-
-def _asked_for(store: Store, bucket: str, keys: Iterable[str]) -> tuple[list[ListedVersion], list[str]]:
-    found: list[ListedVersion] = []
-    unresolved: list[str] = []
-    for key in keys:
-        versions = versions_of(store, bucket, key)
-        if versions is None:
-            unresolved.append(key)
-        else:
-            found += versions
-    return found, unresolved

@@ -62,6 +62,7 @@ class Rows:
         return self._batch(LISTED_SCHEMA, {"tags": no_tags(count), **columns}, known, count)
 
     def unresolved(self, keys: Sequence[str]) -> pa.RecordBatch:
+        """Keys that are not shown as they are."""
         return self._batch(LISTED_SCHEMA, {"key": pa.array(keys, pa.string())}, {"resolved": False}, len(keys))
 
     def uploads(self, uploads: Sequence[ListedUpload]) -> pa.RecordBatch:

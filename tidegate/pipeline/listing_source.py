@@ -25,11 +25,11 @@ from tidegate.assembly import open_store
 from tidegate.core.errors import TidegateError
 from tidegate.pipeline.inventory import Report, ReportFile, check, open_report
 from tidegate.pipeline.inventory_rows import report_rows
-from tidegate.pipeline.key_ranges import Share, divide, read
+from tidegate.pipeline.key_ranges import KeyRange, divide, read
 from tidegate.pipeline.listed_rows import LISTED_SCHEMA, LISTED_UPLOAD_SCHEMA, Rows
 from tidegate.pipeline.tag_needs import TagNeed, with_tags
 from tidegate.ports import Store
-from tidegate.walking import upload_pages
+from tidegate.walking import UNSHOWABLE, upload_pages
 
 _NAME = "tidegate-listing"
 # More shares of a bucket than there are cores, since shares differ in size.
@@ -37,8 +37,6 @@ _SHARES_PER_CORE = 4
 _MOST_SHARES = 64
 # Buckets whose pools must be woken wait for that together.
 _DIVIDERS = 8
-# What XML shows in place of a character that it cannot hold: such a key cannot be named.
-_UNSHOWABLE = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ class WalkedBucket:
 
 
 def listed_versions(session: SparkSession, buckets: Sequence[WalkedBucket]) -> DataFrame:
-    """Every version (`LISTED_SCHEMA`). Rows that are not `resolved` name keys whose versions the store cannot tell, or,
-    with a `problem` and without a key, buckets that cannot be listed."""
+    """Every version (`LISTED_SCHEMA`). Rows that are not `resolved` name keys that are not shown as they are or whose
+    versions have no certain order, or, with a `problem` and without a key, buckets that cannot be listed."""
     listed = _load(session, buckets, "versions")
     return _without_guesses(listed) if any(bucket.inventory for bucket in buckets) else listed
 
@@ -104,7 +102,7 @@ class _Part(InputPartition):
     """What one reader reads of a bucket, nothing where there is nothing; or why the bucket cannot be divided."""
 
     bucket: WalkedBucket
-    share: Share | None = None
+    share: KeyRange | None = None
     report: Report | None = None
     file: ReportFile | None = None
     problem: str = ""
@@ -198,9 +196,8 @@ def _versions(store: Store, part: _Part) -> Iterator[pa.RecordBatch]:
     if part.report is not None and part.file is not None:
         yield from report_rows(rows, part.report, part.file, store, bucket.prefix)
     elif part.share is not None:
-        for found in read(store, bucket.name, part.share):
-            shown = [version for version in found.versions if _UNSHOWABLE not in version.key]
-            yield rows.versions(shown)
-            hidden = {version.key for version in found.versions if _UNSHOWABLE in version.key}
-            if hidden or found.unresolved:
-                yield rows.unresolved([*found.unresolved, *sorted(hidden)])
+        for versions in read(store, bucket.name, part.share):
+            yield rows.versions([version for version in versions if UNSHOWABLE not in version.key])
+            hidden = {version.key for version in versions if UNSHOWABLE in version.key}
+            if hidden:
+                yield rows.unresolved(sorted(hidden))

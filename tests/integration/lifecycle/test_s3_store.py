@@ -14,7 +14,7 @@ from tidegate.adapters.s3_store import S3Store
 from tidegate.core.errors import Conflict, InvalidInput, NotFound, Refused, Unavailable
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.xml import DeleteEntry
-from tidegate.walking import walk
+from tidegate.walking import stretches, versions_of
 
 HARD_KEYS = ("a b+c&d<e>\"'", "колонка:ключ", "😀", "line\nbreak", "%41?x=y#z", "slash/in/it")
 
@@ -69,16 +69,14 @@ def test_a_walk_of_the_real_store_finds_everything(world: World, store: S3Store,
     expected = {(name, version) for name, version in zip(names, world.put(versioned, *names), strict=True)}
     expected |= {("k", version) for version in world.put(versioned, *["k"] * 7)}
     expected.add(("z", world.s3.delete_object(Bucket=versioned, Key="z")["VersionId"]))
-    found: list[tuple[str, str]] = []
-    waiting = [("", "")]
-    while waiting:
-        prefix, marker = waiting.pop()
-        stretch = walk(store, versioned, prefix=prefix, marker=marker, limit=12)
-        assert stretch.unresolved == []
-        found += [(entry.key, entry.version_id) for versions in stretch.keys.values() for entry in versions]
-        waiting += [(folder, "") for folder in stretch.folders]
-        waiting += [(prefix, stretch.next_marker)] if stretch.next_marker else []
-    assert sorted(found) == sorted(expected)
+    for limit in (3, 12):
+        steps = list(stretches(store, versioned, prefix="", limit=limit))
+        assert [key for step in steps for key in step.keys] == sorted(names)
+        found = [entry for step in steps for versions in step.keys.values() for entry in versions]
+        assert sorted((entry.key, entry.version_id) for entry in found) == sorted(expected)
+    alone = versions_of(store, versioned, "k", limit=3)
+    assert {("k", entry.version_id) for entry in alone} == {pair for pair in expected if pair[0] == "k"}
+    assert versions_of(store, versioned, "k-") == []
 
 
 def test_uploads_are_listed_in_pages_and_aborted(world: World, store: S3Store, bucket: str) -> None:

@@ -62,23 +62,21 @@ def test_every_version_is_listed_once_as_the_store_shows_it(spark, bucket):
     assert {(row.bucket_uid, row.bucket, row.owner) for row in rows} == {("uid", "spark-walked", "owner")}
 
 
-def test_folders_are_read_in_parallel(spark, bucket):
-    assert listed_versions(spark, [bucket[0]]).rdd.getNumPartitions() > 3
+BESIDE_EACH_OTHER = [f"log-{n:04}{end}" for n in range(175) for end in ("", ".gz", "-old", "/x")]
+IN_FOLDERS = [f"{folder}/{n:03}" for folder in ("x", "x-y", "x.z", "x/w", "y") for n in range(105)]
 
 
-def test_keys_beside_each_other_are_read_in_parallel_ranges_none_lost_and_none_twice(spark, service, bucket):
-    """More versions than a page shows, without folders to go by; names sort around the slash and the dot, in whose
-    order SeaweedFS lists otherwise than S3."""
-    walked = replace(bucket[0], name="spark-flat")
+@pytest.mark.parametrize(("name", "names"), [("spark-flat", BESIDE_EACH_OTHER), ("spark-folders", IN_FOLDERS)])
+def test_keys_are_read_in_parallel_ranges_none_lost_and_none_twice(spark, bucket, name, names):
+    """More versions than a page shows; names sort around the slash and the dot, where SeaweedFS has another order than
+    S3."""
+    walked = replace(bucket[0], name=name)
     client = bucket[1]
-    client.create_bucket(Bucket="spark-flat")
-    client.put_bucket_versioning(Bucket="spark-flat", VersioningConfiguration={"Status": "Enabled"})
-    names = [name for n in range(175) for name in (f"log-{n:04}", f"log-{n:04}.gz", f"log-{n:04}-old", f"log-{n:04}/x")]
+    client.create_bucket(Bucket=name)
+    client.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
 
-    def put_twice(name):
-        return [
-            (name, client.put_object(Bucket="spark-flat", Key=name, Body=body)["VersionId"]) for body in (b"", b"1")
-        ]
+    def put_twice(key):
+        return [(key, client.put_object(Bucket=name, Key=key, Body=body)["VersionId"]) for body in (b"", b"1")]
 
     with ThreadPoolExecutor(8) as pool:
         expected = [pair for pairs in pool.map(put_twice, names) for pair in pairs]

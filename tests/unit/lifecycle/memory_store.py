@@ -1,5 +1,4 @@
-"""A `Store` in memory, for tests that need thousands of buckets: lists in the order of the keys' bytes, as S3 does, or
-as SeaweedFS does, by directories, sorted only after the page is full, and with a marker not from the beginning."""
+"""A `Store` in memory, for tests that need thousands of buckets. It lists as S3 does."""
 
 from __future__ import annotations
 
@@ -21,8 +20,6 @@ class MemoryStore:
     """`versions` holds each key's versions, the newest first. `trouble` is raised by the next changes, one each,
     before or after they are made; `refused` are the keys of which deletes fail, with what code."""
 
-    by_directories: bool = False
-    skips_to_marker: bool = True
     state: Versioning = Versioning.OFF
     versions: dict[str, list[ListedVersion]] = field(default_factory=dict)
     uploads: list[ListedUpload] = field(default_factory=list)
@@ -74,52 +71,32 @@ class MemoryStore:
         limit: int = 1000,
     ) -> VersionPage:
         self.requests.append("list")
-        places: dict[tuple[bytes, str], list[ListedVersion]] = {}
-        shown = ".versions" if self.by_directories else ""
-        for key in filter(lambda key: (key + shown).startswith(prefix), self.versions):
-            if self.by_directories and self.skips_to_marker and _is_passed_over(key, key_marker):
-                continue
-            rolled = self._rolled(key, prefix, delimiter)
-            if rolled and rolled.encode() > key_marker.encode():
-                places[self._order(rolled), rolled] = []
-            elif not rolled:
-                entries = self._after(key, key_marker, version_id_marker)
-                if entries:
-                    places[self._order(key), key] = entries
-        collected: list[tuple[str, ListedVersion | None]] = []
-        for (_, name), entries in sorted(places.items()):
-            collected += [(name, entry) for entry in entries] or [(name, None)]
-        collected = collected[: limit + 1]
-        is_truncated = len(collected) > limit
-        page = sorted(collected, key=lambda item: item[0].encode())[:limit]
+        entries: list[tuple[str, ListedVersion | None]] = []
+        for key in sorted(key for key in self.versions if key.startswith(prefix)):
+            end = key.find(delimiter, len(prefix)) if delimiter else -1
+            common = key[: end + len(delimiter)] if end >= 0 else ""
+            if not common:
+                entries += [(key, version) for version in self._after(key, key_marker, version_id_marker)]
+            elif common > key_marker and (common, None) not in entries:
+                entries.append((common, None))
+        page, is_truncated = entries[:limit], len(entries) > limit
+        last = page[-1] if is_truncated else ("", None)
         return VersionPage(
-            versions=tuple(entry for _, entry in page if entry is not None),
-            prefixes=tuple(name for name, entry in page if entry is None),
+            versions=tuple(version for _, version in page if version is not None),
+            prefixes=tuple(name for name, version in page if version is None),
             is_truncated=is_truncated,
+            next_key=last[0],
+            next_version_id=last[1].version_id if last[1] is not None else "",
         )
 
     def _after(self, key: str, key_marker: str, version_id_marker: str) -> list[ListedVersion]:
-        if key.encode() > key_marker.encode():
+        """All versions where the marked one is gone, as the gateway does."""
+        if key > key_marker:
             return self.versions[key]
         if key != key_marker or not version_id_marker:
             return []
         ids = [entry.version_id for entry in self.versions[key]]
-        return self.versions[key][ids.index(version_id_marker) + 1 :]
-
-    def _rolled(self, key: str, prefix: str, delimiter: str) -> str:
-        """What is rolled up; SeaweedFS does that with folders only, not with the versions of a key."""
-        rest = key[len(prefix) :]
-        if self.by_directories:
-            rest = rest[: rest.rfind("/") + 1]
-        if not delimiter or delimiter not in rest:
-            return ""
-        return prefix + rest[: rest.index(delimiter) + len(delimiter)]
-
-    def _order(self, name: str) -> bytes:
-        if not self.by_directories:
-            return name.encode()
-        suffix = "" if name.endswith("/") else ".versions"
-        return (name.removesuffix("/").replace("/", "\0") + suffix).encode()
+        return self.versions[key][ids.index(version_id_marker) + 1 if version_id_marker in ids else 0 :]
 
     def list_uploads(
         self, bucket: str, *, prefix: str = "", key_marker: str = "", upload_id_marker: str = "", limit: int = 1000
@@ -225,11 +202,3 @@ class MemoryStore:
         self.versions[entry.key] = [left[0]._replace(is_latest=True), *left[1:]] if left else []
         if not left:
             self.versions.pop(entry.key)
-
-
-def _is_passed_over(key: str, marker: str) -> bool:
-    """Each directory is read from the marker's part on: folders with smaller names are not entered."""
-    for folder, at in zip(key.split("/")[:-1], marker.split("/"), strict=False):
-        if folder != at:
-            return folder.encode() < at.encode()
-    return False

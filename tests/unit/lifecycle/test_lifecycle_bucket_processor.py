@@ -63,10 +63,9 @@ def test_a_task_carries_the_identity_that_was_judged(place: LifecyclePlace) -> N
     assert task.due_ns == task.created_ns + 100_000_000_000 <= NOW * 1e9
 
 
-@pytest.mark.parametrize("by_directories", [False, True])
-def test_a_key_whose_versions_straddle_pages_is_judged_whole(place: LifecyclePlace, by_directories: bool) -> None:
+def test_a_key_whose_versions_straddle_pages_is_judged_whole(place: LifecyclePlace) -> None:
     store = place.pool()
-    store.state, store.by_directories = Versioning.ENABLED, by_directories
+    store.state = Versioning.ENABLED
     newer = NONCURRENT.replace(
         "</NoncurrentDays>", "</NoncurrentDays><NewerNoncurrentVersions>2</NewerNoncurrentVersions>"
     )

@@ -1,8 +1,10 @@
-"""Shares of a bucket's keys: together they hold every key once with all its versions, in whatever order stores list."""
+"""Shares of a bucket's keys: together they hold every key once with all its versions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,38 +12,34 @@ from hypothesis import strategies as st
 from memory_store import MemoryStore
 
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.pipeline.key_ranges import KeyRange, Share, divide, read
+from tidegate.core.listings import VersionPage
+from tidegate.pipeline.key_ranges import KeyRange, divide, read
 
-ORDERS = pytest.mark.parametrize("by_directories", [False, True], ids=["as S3", "as SeaweedFS"])
-
-keys = st.text(alphabet="ab-./ z", min_size=1, max_size=6).filter(lambda key: "//" not in key and key[0] != "/")
+keys = st.text(alphabet="ab-./ z", min_size=1, max_size=6)
 contents = st.dictionaries(keys, st.integers(1, 4), max_size=25)
 prefixes = st.sampled_from(["", "a", "a/", "a-", "a."])
-bounds = st.lists(st.text(alphabet="ab-. z", min_size=1, max_size=4), max_size=5, unique=True)
+bounds = st.lists(st.text(alphabet="ab-./ z", min_size=1, max_size=4), max_size=5, unique=True)
 
 
-def filled(contents: dict[str, int], *, by_directories: bool, skips_to_marker: bool = True) -> MemoryStore:
-    store = MemoryStore(by_directories=by_directories, skips_to_marker=skips_to_marker, state=Versioning.ENABLED)
+def filled(contents: dict[str, int]) -> MemoryStore:
+    store = MemoryStore(state=Versioning.ENABLED)
     for key, count in contents.items():
-        # A key that ends in a slash is a folder to SeaweedFS, and has one version.
-        for number in range(1 if key.endswith("/") else count):
+        for number in range(count):
             store.put(key, float(number))
     return store
 
 
-def read_all(store: MemoryStore, shares: list[Share], limit: int) -> tuple[dict[str, list[str]], set[str]]:
-    """Every key with its version ids, and the keys that could not be listed."""
+def read_all(store: MemoryStore, shares: Iterable[KeyRange], limit: int) -> dict[str, list[str]]:
+    """Every key with its version ids."""
     found: dict[str, list[str]] = {}
-    unresolved: set[str] = set()
     for share in shares:
         for part in read(store, "bucket", share, limit=limit):
             whole: dict[str, list[str]] = {}
-            for version in part.versions:
+            for version in part:
                 whole.setdefault(version.key, []).append(version.version_id)
             assert not found.keys() & whole.keys(), "a key was read twice"
             found |= whole
-            unresolved.update(part.unresolved)
-    return found, unresolved
+    return found
 
 
 def truth(store: MemoryStore, prefix: str = "") -> dict[str, list[str]]:
@@ -52,71 +50,80 @@ def truth(store: MemoryStore, prefix: str = "") -> dict[str, list[str]]:
     }
 
 
-@given(
-    contents=contents,
-    cuts=bounds,
-    prefix=prefixes,
-    limit=st.integers(1, 6),
-    by_directories=st.booleans(),
-    skips_to_marker=st.booleans(),
-)
+@given(contents=contents, cuts=bounds, prefix=prefixes, limit=st.integers(1, 6))
 def test_ranges_hold_every_key_once_wherever_they_are_cut(
-    contents: dict[str, int], cuts: list[str], prefix: str, limit: int, by_directories: bool, skips_to_marker: bool
+    contents: dict[str, int], cuts: list[str], prefix: str, limit: int
 ) -> None:
-    store = filled(contents, by_directories=by_directories, skips_to_marker=skips_to_marker)
-    at = ["", *sorted((prefix + cut for cut in cuts), key=str.encode), ""]
-    shares = [Share((KeyRange(prefix, after, until),)) for after, until in pairwise(at)]
-    found, unresolved = read_all(store, shares, limit)
-    assert found == {key: ids for key, ids in truth(store, prefix).items() if key not in unresolved}
+    store = filled(contents)
+    at = ["", *sorted(prefix + cut for cut in cuts), ""]
+    shares = [KeyRange(prefix, after, until) for after, until in pairwise(at)]
+    assert read_all(store, shares, limit) == truth(store, prefix)
 
 
-@given(
-    contents=contents,
-    prefix=prefixes,
-    shares=st.integers(1, 9),
-    limit=st.integers(1, 6),
-    by_directories=st.booleans(),
+@given(contents=contents, prefix=prefixes, shares=st.integers(1, 9), limit=st.integers(1, 6))
+def test_a_divided_bucket_holds_every_key_once(contents: dict[str, int], prefix: str, shares: int, limit: int) -> None:
+    store = filled(contents)
+    divided = divide(store, "bucket", prefix, shares, limit=limit)
+    assert len(divided) <= shares
+    assert read_all(store, divided, limit) == truth(store, prefix)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"photo-{number:04}.jpg" for number in range(600)],
+        [f"{folder}/{number:03}" for folder in ("one", "two") for number in range(300)],
+        [f"customers/{number:04}/object" for number in range(600)],
+        [
+            f"{year}/{month:02}/{day:02}/log.gz"
+            for year in range(2000, 2003)
+            for month in range(1, 11)
+            for day in range(20)
+        ],
+    ],
+    ids=["beside each other", "in few folders", "in many folders", "in folders of folders"],
 )
-def test_a_divided_bucket_holds_every_key_once(
-    contents: dict[str, int], prefix: str, shares: int, limit: int, by_directories: bool
-) -> None:
-    store = filled(contents, by_directories=by_directories)
-    found, unresolved = read_all(store, divide(store, "bucket", prefix, shares, limit=limit), limit)
-    assert found == {key: ids for key, ids in truth(store, prefix).items() if key not in unresolved}
-
-
-@ORDERS
-def test_a_level_without_folders_is_divided_into_even_ranges_with_few_requests(by_directories: bool) -> None:
-    store = filled({f"photo-{number:04}.jpg": 1 for number in range(600)}, by_directories=by_directories)
+def test_a_bucket_is_divided_into_even_ranges_with_few_requests(names: list[str]) -> None:
+    store = filled(dict.fromkeys([*names, "top"], 1))
     shares = divide(store, "bucket", "", 8, limit=50)
     assert len(store.requests) < 80
-    counts = [len(read_all(store, [share], 50)[0]) for share in shares]
-    assert sum(counts) == 600
-    assert len(counts) >= 6
+    counts = [len(read_all(store, [share], 50)) for share in shares]
+    assert sum(counts) == 601
+    assert len(counts) >= 4
     assert max(counts) <= 200
 
 
-@ORDERS
-def test_few_folders_are_divided_themselves_and_many_are_dealt_out(by_directories: bool) -> None:
-    large = {f"one/{number:03}": 1 for number in range(100)} | {f"two/{number:03}": 1 for number in range(100)}
-    store = filled(large | {"top": 1}, by_directories=by_directories)
-    shares = divide(store, "bucket", "", 8, limit=20)
-    assert len(shares) > 4
-    assert read_all(store, shares, 20)[0] == truth(store)
-    many = filled({f"{number:02}/object": 1 for number in range(40)}, by_directories=by_directories)
-    shares = divide(many, "bucket", "", 8, limit=50)
-    assert sorted(len(share.ranges) for share in shares) == [5] * 8
-    assert len(many.requests) == 1
+def test_names_that_others_go_on_from_do_not_stop_the_division() -> None:
+    store = filled({"a": 1, "ab": 1} | {f"ab{number}": 1 for number in range(10)})
+    shares = divide(store, "bucket", "", 10, limit=2)
+    assert len(store.requests) < 40
+    assert max(len(read_all(store, [share], 2)) for share in shares) <= 4
 
 
-def test_a_level_that_grew_after_the_division_is_read_without_its_folders() -> None:
-    store = filled({"a": 1, "f/1": 1, "g/1": 1}, by_directories=True)
-    shares = divide(store, "bucket", "", 3, limit=5)
-    for number in range(9):
-        store.put(f"b{number}", 1.0)
-    assert read_all(store, shares, 5)[0] == truth(store)
+def test_of_many_folders_no_more_are_asked_for_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway looks into each folder that it shows."""
+    store = filled({f"customer-{number:04}/{n}": 1 for number in range(1500) for n in range(2)})
+    list_versions, looked_into = store.list_versions, []
+
+    def listed(bucket: str, **asked: Any) -> VersionPage:
+        page = list_versions(bucket, **asked)
+        looked_into.extend(page.prefixes)
+        return page
+
+    monkeypatch.setattr(store, "list_versions", listed)
+    shares = divide(store, "bucket", "", 8)
+    assert len(looked_into) <= 32
+    assert max(len(read_all(store, [share], 1000)) for share in shares) <= 1000
+
+
+def test_a_range_is_read_no_further_than_to_the_page_with_its_end() -> None:
+    store = filled({f"{number:03}": 1 for number in range(100)})
+    found = read_all(store, [KeyRange("", "010", "015")], 10)
+    assert sorted(found) == ["011", "012", "013", "014", "015"]
+    assert len(store.requests) == 1
 
 
 def test_nothing_is_divided_where_one_page_shows_everything() -> None:
-    store = filled({"a": 1, "b": 2}, by_directories=True)
-    assert divide(store, "bucket", "", 8) == [Share((KeyRange(""),))]
+    store = filled({"a": 1, "b/1": 2, "c/1": 1})
+    assert divide(store, "bucket", "", 8) == [KeyRange("")]
+    assert len(store.requests) == 1
