@@ -71,11 +71,15 @@ class Healer:
             for key, _ in intent.changes:
                 self._tail.watch(intent.bucket, key)
 
-    async def run_forever(self) -> None:
+    async def open_log(self) -> None:
+        """Called before the first request: of a change that came into doubt earlier, the log would not be watched."""
         gateway = self._gateway
         if gateway.settings.metalog.enabled:
             topics = await gateway.loop.run_in_executor(None, open_topics, gateway.settings, gateway.data)
             self._tail = LogTail(topics, gateway.settings.metalog.topic)
+            await self._follow_log()
+
+    async def run_forever(self) -> None:
         while True:
             await self._follow_log()
             await asyncio.sleep(_ROUND_SECONDS)

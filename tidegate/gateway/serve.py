@@ -101,6 +101,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     )
     most = most_connections(settings.gateway.max_connections)
     door = Door(gateway, listener, _tls(settings.gateway), most)
+    await gateway.healer.open_log()
     door.open()
     await gateway.register()
     endless = [gateway.housekeeping, gateway.healer.run_forever, gate.run_forever]
