@@ -59,6 +59,11 @@ def body_problem(backend: str, key: str, size: int) -> str:
     return ""
 
 
+def merges_folders(backend: str) -> bool:
+    """Whether a key and the same key with a slash are one thing, so that putting `a/` would replace `a`."""
+    return backend == "seaweedfs"
+
+
 def keeps_null_markers(backend: str) -> bool:
     """Whether a delete marker of the null version cannot be removed: the store says it did, and keeps it."""
     return backend == "seaweedfs"

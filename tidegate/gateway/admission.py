@@ -27,7 +27,8 @@ from tidegate.settings import GatewaySettings
 _MOST_SIZE_DIGITS = 16
 _ENCRYPTION = b"x-amz-server-side-encryption"
 _CUSTOMER_KEY = _ENCRYPTION + b"-customer-"
-_PUTS = frozenset(("PutObject", "PostObject"))
+_UPLOAD = "CreateMultipartUpload"
+_PUTS = frozenset(("PutObject", "PostObject", _UPLOAD))
 
 Claim = sigv2.QueryClaim | sigv4.Claim
 Headers = Mapping[bytes, bytes]
@@ -104,7 +105,7 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")
     if operation.name != "CorsPreflight":
         if address.key:
-            check_storable(operation, pool, address.key, _announced_size(head) if operation.writes else 0)
+            check_storable(operation, pool, address.key, _announced_size(operation, head))
             if operation.has_metadata:
                 check_encryption(pool, head.headers)
         check_in_service(pool, now)
@@ -249,8 +250,11 @@ def check_encryption(pool: PoolView, names: Iterable[bytes]) -> None:
             )
 
 
-def _announced_size(head: RequestHead) -> int:
-    """What the head says about the size of the object; of a chunked one only that there may be something."""
+def _announced_size(operation: Operation, head: RequestHead) -> int:
+    """What the head says about the size of the object; of a chunked one, and of one in parts, only that there may be
+    something."""
+    if operation.body is None:
+        return int(operation.name == _UPLOAD)
     length = head.headers.get(b"x-amz-decoded-content-length", b"")
     encoded = head.headers.get(b"x-amz-content-sha256", b"").decode("latin-1") in sigv4.STREAMING_PAYLOADS
     if encoded and length.isdigit() and len(length) <= _MOST_SIZE_DIGITS:

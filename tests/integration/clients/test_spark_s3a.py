@@ -63,13 +63,13 @@ def test_a_directory_is_renamed_with_all_that_is_in_it(spark: SparkProcess, addr
 
 def test_a_directory_that_was_deleted_is_gone_at_once(spark: SparkProcess, address: str) -> None:
     contents = {f"{name}/{number}": b"x" for name in ("app", "app-old", "app b/deep/er") for number in range(3)}
-    spark.call(spark_s3a.write_files, f"{address}/work/deep", contents)
+    spark.call(spark_s3a.write_files, f"{address}/trees/deep", contents)
     spark.call(spark_s3a.write_files, f"{address}/beside", {"kept": b"x"})
-    assert spark.call(spark_s3a.delete, f"{address}/work/deep/app") is True
-    assert spark.call(spark_s3a.exists, f"{address}/work/deep/app") is False
-    assert spark.call(spark_s3a.names, f"{address}/work/deep") == ["app b/", "app-old/"]
-    assert spark.call(spark_s3a.delete, f"{address}/work") is True
-    for gone in ("work", "work/deep", "work/deep/app-old", "work/deep/app b/deep/er/0"):
+    assert spark.call(spark_s3a.delete, f"{address}/trees/deep/app") is True
+    assert spark.call(spark_s3a.exists, f"{address}/trees/deep/app") is False
+    assert spark.call(spark_s3a.names, f"{address}/trees/deep") == ["app b/", "app-old/"]
+    assert spark.call(spark_s3a.delete, f"{address}/trees") is True
+    for gone in ("trees", "trees/deep", "trees/deep/app-old", "trees/deep/app b/deep/er/0"):
         assert spark.call(spark_s3a.exists, f"{address}/{gone}") is False
     assert spark.call(spark_s3a.names, f"{address}/") == ["beside/"]
 

@@ -57,17 +57,24 @@ def rolled_up(page: dict[str, Any]) -> list[str]:
     return keys + prefixes
 
 
+def contents(key: str) -> bytes:
+    """The store keeps no data for a key that is a folder to it."""
+    return b"" if key.endswith("/") else b"x"
+
+
 def put_all(place: Place, keys: list[str]) -> None:
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda key: place.s3.put_object(Bucket=place.bucket, Key=key, Body=b"x"), keys))
+        list(threads.map(lambda key: place.s3.put_object(Bucket=place.bucket, Key=key, Body=contents(key)), keys))
 
 
 @pytest.fixture(scope="module")
 def plain(service: RunningService) -> tuple[Place, list[str]]:
     place = Place(service, "listings", "listings-plain")
-    keys = sorted(generated_keys(random.Random(1), 150))
-    put_all(place, keys)
-    return place, keys
+    keys = generated_keys(random.Random(1), 150)
+    parents = {key.rpartition("/")[0] for key in sorted(keys)[::5] if "/" in key}
+    folders = {f"{parent}/" for parent in parents if parent not in keys}
+    put_all(place, [*keys, *folders])
+    return place, sorted(keys | folders)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +182,8 @@ def test_open_uploads_are_listed_as_s3_does(plain: tuple[Place, list[str]]) -> N
     place, keys = plain
     bucket = "listings-uploads"
     place.s3.create_bucket(Bucket=bucket)
-    chosen = [*random.Random(7).sample(keys, 25), *keys[:3]]
+    files = [key for key in keys if not key.endswith("/")]
+    chosen = [*random.Random(7).sample(files, 25), *files[:3]]
     opened = [(key, place.s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]) for key in chosen]
     by_key = sorted(opened, key=lambda upload: upload[0].encode())
     for limit in (1, 4, 1000):
