@@ -14,7 +14,7 @@ from itertools import pairwise
 from tidegate.core.listings import ListedVersion
 from tidegate.core.ordered_listing import PAST
 from tidegate.ports import Store
-from tidegate.walking import LARGEST_PAGE, stretches
+from tidegate.walking import LARGEST_PAGE, walk
 
 # What has more of these is cut less evenly: parts of one beginning of names, and beginnings of beginnings.
 _MOST_PARTS = 64
@@ -23,6 +23,8 @@ _MOST_ROUNDS = 16
 _MOST_FOLDERS = 32
 # Names with fewer versions than this part of a page are not worth a share.
 _LIGHT_PART = 10
+# The part of a page that is read first where a range has an end.
+_FIRST_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,15 @@ class KeyRange:
 
 
 def read(store: Store, bucket: str, share: KeyRange, *, limit: int = LARGEST_PAGE) -> Iterator[list[ListedVersion]]:
-    """Whole keys with all their versions, by pages of at most `limit` entries."""
-    for stretch in stretches(store, bucket, prefix=share.prefix, after=share.after, limit=limit):
+    """Whole keys with all their versions, by pages of at most `limit` entries. Pages grow, so that a short range does
+    not read much of the next one."""
+    marker, size = share.after, limit if not share.until else max(limit // _FIRST_PART, 1)
+    while True:
+        stretch = walk(store, bucket, prefix=share.prefix, marker=marker, limit=size)
         keys = stretch.keys.items()
         yield [version for key, versions in keys if not share.until or key <= share.until for version in versions]
-        if share.until and stretch.next_marker >= share.until:
+        marker, size = stretch.next_marker, min(2 * size, limit)
+        if not marker or (share.until and marker >= share.until):
             return
 
 

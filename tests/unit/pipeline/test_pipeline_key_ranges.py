@@ -100,27 +100,35 @@ def test_names_that_others_go_on_from_do_not_stop_the_division() -> None:
     assert max(len(read_all(store, [share], 2)) for share in shares) <= 4
 
 
+def watched(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> list[VersionPage]:
+    """The pages that are listed from now on."""
+    list_versions, pages = store.list_versions, []
+
+    def listed(bucket: str, **asked: Any) -> VersionPage:
+        pages.append(list_versions(bucket, **asked))
+        return pages[-1]
+
+    monkeypatch.setattr(store, "list_versions", listed)
+    return pages
+
+
 def test_of_many_folders_no_more_are_asked_for_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway looks into each folder that it shows."""
     store = filled({f"customer-{number:04}/{n}": 1 for number in range(1500) for n in range(2)})
-    list_versions, looked_into = store.list_versions, []
-
-    def listed(bucket: str, **asked: Any) -> VersionPage:
-        page = list_versions(bucket, **asked)
-        looked_into.extend(page.prefixes)
-        return page
-
-    monkeypatch.setattr(store, "list_versions", listed)
+    pages = watched(store, monkeypatch)
     shares = divide(store, "bucket", "", 8)
-    assert len(looked_into) <= 32
+    assert sum(len(page.prefixes) for page in pages) <= 32
     assert max(len(read_all(store, [share], 1000)) for share in shares) <= 1000
 
 
-def test_a_range_is_read_no_further_than_to_the_page_with_its_end() -> None:
-    store = filled({f"{number:03}": 1 for number in range(100)})
-    found = read_all(store, [KeyRange("", "010", "015")], 10)
-    assert sorted(found) == ["011", "012", "013", "014", "015"]
-    assert len(store.requests) == 1
+def test_a_range_is_read_not_far_beyond_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled({f"{number:04}": 1 for number in range(3000)})
+    pages = watched(store, monkeypatch)
+    assert sorted(read_all(store, [KeyRange("", "1000", "1200")], 1000)) == [f"{n}" for n in range(1001, 1201)]
+    assert sum(len(page.versions) for page in pages) < 500
+    pages.clear()
+    assert len(read_all(store, [KeyRange("", "0099")], 1000)) == 2900
+    assert len(pages) == 3
 
 
 def test_nothing_is_divided_where_one_page_shows_everything() -> None:
