@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from tidegate.core.list_requests import ListRequest
 from tidegate.core.listings import ListedUpload, ListedVersion
-from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element
+from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element, escape
 
 # As S3 encodes names: a slash stays a slash.
 _SAFE = "/-_.~*!'()"
@@ -41,14 +41,16 @@ class ListResult:
 
     def objects(self, entries: Iterable[bytes | ListedVersion], owner: str) -> None:
         """As the store wrote them, or from current versions. No `owner`: none is shown of those."""
-        self._parts.extend(entry if isinstance(entry, bytes) else self._object(entry, owner) for entry in entries)
+        holder = _user("Owner", owner) if owner else ""
+        self._parts.extend(entry if isinstance(entry, bytes) else self._object(entry, holder) for entry in entries)
 
     def prefixes(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
             self._parts.append(f"<CommonPrefixes>{element('Prefix', self.shown(prefix))}</CommonPrefixes>".encode())
 
     def versions(self, versions: Sequence[ListedVersion], owner: str) -> None:
-        self._parts.extend(self._version(version, owner) for version in versions)
+        holder = _user("Owner", owner)
+        self._parts.extend(self._version(version, holder) for version in versions)
 
     def uploads(self, uploads: Sequence[ListedUpload], owner: str) -> None:
         self._parts.extend(self._upload(upload, owner) for upload in uploads)
@@ -56,20 +58,20 @@ class ListResult:
     def document(self) -> bytes:
         return b"".join([*self._parts, f"</{self._root}>".encode()])
 
-    def _object(self, version: ListedVersion, owner: str) -> bytes:
-        holder = _user("Owner", owner) if owner else ""
-        return f"<Contents>{element('Key', self.shown(version.key))}{_data(version)}{holder}</Contents>".encode()
+    def _object(self, version: ListedVersion, holder: str) -> bytes:
+        return f"<Contents>{self._key(version)}{_data(version)}{holder}</Contents>".encode()
 
-    def _version(self, version: ListedVersion, owner: str) -> bytes:
+    def _version(self, version: ListedVersion, holder: str) -> bytes:
         kind = "DeleteMarker" if version.is_marker else "Version"
-        parts = [
-            element("Key", self.shown(version.key)),
-            element("VersionId", version.version_id),
-            element("IsLatest", "true" if version.is_latest else "false"),
-            element("LastModified", version.modified) if version.is_marker else _data(version),
-            _user("Owner", owner),
-        ]
-        return f"<{kind}>{''.join(parts)}</{kind}>".encode()
+        data = element("LastModified", version.modified) if version.is_marker else _data(version)
+        latest = "true" if version.is_latest else "false"
+        return (
+            f"<{kind}>{self._key(version)}<VersionId>{escape(version.version_id)}</VersionId>"
+            f"<IsLatest>{latest}</IsLatest>{data}{holder}</{kind}>"
+        ).encode()
+
+    def _key(self, version: ListedVersion) -> str:
+        return f"<Key>{escape(self.shown(version.key))}</Key>"
 
     def _upload(self, upload: ListedUpload, owner: str) -> bytes:
         parts = [
@@ -85,10 +87,8 @@ class ListResult:
 
 def _data(version: ListedVersion) -> str:
     return (
-        element("LastModified", version.modified)
-        + element("ETag", f'"{version.etag}"')
-        + element("Size", str(version.size))
-        + element("StorageClass", version.storage_class or "STANDARD")
+        f"<LastModified>{escape(version.modified)}</LastModified><ETag>&quot;{escape(version.etag)}&quot;</ETag>"
+        f"<Size>{version.size}</Size><StorageClass>{escape(version.storage_class or 'STANDARD')}</StorageClass>"
     )
 
 

@@ -53,22 +53,27 @@ class StorePages(ABC):
     async def collect(
         self, listing: Listing, most: int, first: tuple[PageQuery, NamePage] | None = None
     ) -> list[Found]:
-        """The next names of a listing. `first` is a page that is at hand already."""
+        """The next names of a listing, until they have so many entries. `first` is a page that is at hand already."""
         found: list[Found] = []
         answer: Any = None
-        while len(found) < most:
+        while most > 0:
             try:
                 question = listing.send(answer)
             except StopIteration:
                 break
             if isinstance(question, Found):
                 found.append(question)
+                most -= self.size(question)
                 answer = None
             elif first is not None and question == first[0]:
                 answer, first = first[1], None
             else:
-                answer = await self._answer(question)
+                answer = await self._answer(_no_more_than_needed(question, most))
         return found
+
+    def size(self, found: Found) -> int:
+        """How many entries a name has."""
+        return 1
 
     async def _answer(self, question: Question) -> Any:
         if isinstance(question, PageQuery):
@@ -144,6 +149,9 @@ class ObjectPages(StorePages):
 class VersionPages(StorePages):
     """An entry is the list of a key's versions, the newest first."""
 
+    def size(self, found: Found) -> int:
+        return len(found.entry) if found.entry is not None else 1
+
     def __init__(self, exchange: Exchange) -> None:
         super().__init__(exchange)
         self.order = StoreOrder(has_versions=exchange.admitted.has_versions, cuts_sorted=True)
@@ -169,6 +177,9 @@ class CurrentPages(VersionPages):
     """The objects of a bucket with versions, told by its versions: of a key that has a null version beside others, the
     store's own listing of objects may show the null version, also where it was replaced or deleted."""
 
+    def size(self, found: Found) -> int:
+        return 1
+
     def shown(self, listing: Listing) -> Listing:
         return current_objects(listing)
 
@@ -183,6 +194,13 @@ class CurrentPages(VersionPages):
             return any(not version.is_marker for version in newest)
         listing = list_in_order(self.order, folder, limit=MOST_ENTRIES)
         return bool(await self.collect(self.shown(listing), 1))
+
+
+def _no_more_than_needed(question: Question, entries: int) -> Question:
+    """The last entry of a page is not certain, and one more tells whether anything follows."""
+    if isinstance(question, PageQuery):
+        return question._replace(limit=min(question.limit, entries + 2))
+    return question
 
 
 def object_pages(exchange: Exchange, *, is_encoded: bool = True, with_owner: bool = False) -> StorePages:

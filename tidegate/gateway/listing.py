@@ -78,11 +78,8 @@ async def list_object_versions(exchange: Exchange, admission: Admission) -> None
             entries += [(key_marker, version) for version in await _rest_of(pages, key_marker, version_marker)]
         start = marked(request, key_marker)
         listing = _listing(pages, request, start, request.limit + 2)
-        while len(entries) <= request.limit:
-            more = await pages.collect(listing, 1)
-            if not more:
-                break
-            entries += [(more[0].name, version) for version in more[0].entry or (None,)]
+        for found in await pages.collect(listing, request.limit + 1 - len(entries)):
+            entries += [(found.name, version) for version in found.entry or (None,)]
     shown, is_truncated = entries[: request.limit], len(entries) > request.limit
     result.truncated(is_truncated)
     if is_truncated:
