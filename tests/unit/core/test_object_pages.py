@@ -49,7 +49,7 @@ def test_common_prefixes_may_stand_before_or_after_the_entries() -> None:
 )
 def test_pages_of_another_shape_are_read_as_well(inside: str) -> None:
     found = parse_object_page(page(inside))
-    assert list(found.entries)[0] in ("a", "a\nb")
+    assert next(iter(found.entries)) in ("a", "a\nb")
     assert all(entry.startswith(b"<Contents>") and entry.endswith(b"</Contents>") for entry in found.entries.values())
 
 
