@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.cors import CORS, CorsRules
@@ -141,9 +142,9 @@ class Directory:
 
     def _reading(self, shelf: _Shelf[Any], name: str) -> asyncio.Future[None]:
         reading = shelf.readings.get(name)
-        if reading is None:
+        if reading is None or reading.done():  # waiting for what is done already would let nobody else run
             reading = shelf.readings[name] = asyncio.ensure_future(self._read(shelf, name))
-            reading.add_done_callback(lambda _: shelf.readings.pop(name, None))
+            reading.add_done_callback(partial(_forget_reading, shelf, name))
         return reading
 
     async def _read(self, shelf: _Shelf[Any], name: str) -> None:
@@ -221,6 +222,11 @@ class Directory:
                 _REGION,
             ),
         )
+
+
+def _forget_reading(shelf: _Shelf[Any], name: str, reading: asyncio.Future[None]) -> None:
+    if shelf.readings.get(name) is reading:
+        del shelf.readings[name]
 
 
 def _noticed(reading: asyncio.Future[None]) -> None:

@@ -193,6 +193,19 @@ def test_those_who_ask_at_once_share_one_reading(records: Records, counted: Coun
     uvloop.run(main())
 
 
+def test_who_asks_right_after_a_reading_has_ended_is_not_sent_back_to_it(records: Records) -> None:
+    """It ends before it is struck off. Whoever waited for it in that moment, for an entry that had changed meanwhile,
+    would get the floor back at once, look, and wait again, for ever."""
+
+    async def main() -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended.set_result(None)
+        records.directory._buckets.readings["physics-bucket"] = ended
+        assert await loaded_bucket(records.directory, "physics-bucket") is not None
+
+    uvloop.run(main())
+
+
 def test_a_failed_reading_reaches_all_and_is_tried_anew(records: Records, counted: CountedTables) -> None:
     async def main() -> None:
         directory = directory_on(records, counted)
