@@ -5,8 +5,8 @@ has. A page that is right as the store gave it costs nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
 from tidegate.core.list_results import ListResult
@@ -22,6 +22,7 @@ from tidegate.core.ordered_listing import (
     list_in_order,
     list_rolled_up,
 )
+from tidegate.core.s3errors import S3Error
 from tidegate.core.storable import prefix_problem
 from tidegate.gateway.bucket_states import learn_versioning
 from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, all_uploads, object_pages
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
 
 _XML = {"Content-Type": "application/xml"}
+
+Entry = TypeVar("Entry")
 
 
 async def list_objects(exchange: Exchange, admission: Admission) -> None:
@@ -68,24 +71,21 @@ async def list_object_versions(exchange: Exchange, admission: Admission) -> None
     request = list_request(given, "max-keys")
     result = _result(exchange, "ListVersionsResult", request)
     key_marker, version_marker = given.get("key-marker", ""), given.get("version-id-marker", "")
+    if version_marker and not key_marker:
+        raise S3Error("InvalidArgument", "A version-id marker cannot be specified without a key marker.")
     result.name("KeyMarker", key_marker)
     result.text("VersionIdMarker", version_marker)
     result.text("MaxKeys", request.limit)
     entries: list[tuple[str, ListedVersion | None]] = []
     if request.limit and not _holds_nothing(admission, request.prefix):
         pages = VersionPages(exchange)
-        if key_marker and version_marker:
+        if version_marker and _is_listed_alone(request, key_marker):
             entries += [(key_marker, version) for version in await _rest_of(pages, key_marker, version_marker)]
         start = marked(request, key_marker)
         listing = _listing(pages, request, start, request.limit + 2)
         for found in await pages.collect(listing, request.limit + 1 - len(entries)):
             entries += [(found.name, version) for version in found.entry or (None,)]
-    shown, is_truncated = entries[: request.limit], len(entries) > request.limit
-    result.truncated(is_truncated)
-    if is_truncated:
-        name, version = shown[-1]
-        result.name("NextKeyMarker", name)
-        result.text("NextVersionIdMarker", version.version_id if version is not None else "")
+    shown = _ended(result, request, entries, "NextVersionIdMarker", lambda version: version.version_id)
     result.versions([version for _, version in shown if version is not None], admission.pool.pool.owner)
     result.prefixes(name for name, version in shown if version is None)
     exchange.answer(200, _XML, result.document())
@@ -102,12 +102,7 @@ async def list_multipart_uploads(exchange: Exchange, admission: Admission) -> No
     is_empty = not request.limit or _holds_nothing(admission, request.prefix)
     uploads = [] if is_empty else await all_uploads(exchange, request.prefix)
     entries = _rolled_up(request, _after(uploads, marked(request, key_marker), upload_marker))
-    shown, is_truncated = entries[: request.limit], len(entries) > request.limit
-    result.truncated(is_truncated)
-    if is_truncated:
-        name, upload = shown[-1]
-        result.name("NextKeyMarker", name)
-        result.text("NextUploadIdMarker", upload.upload_id if upload is not None else "")
+    shown = _ended(result, request, entries, "NextUploadIdMarker", lambda upload: upload.upload_id)
     result.uploads([upload for _, upload in shown if upload is not None], admission.pool.pool.owner)
     result.prefixes(name for name, upload in shown if upload is None)
     exchange.answer(200, _XML, result.document())
@@ -189,6 +184,29 @@ def _answer(
 
 
 # --- versions and uploads ----------------------------------------------------------------------------------------
+
+
+def _ended(
+    result: ListResult,
+    request: ListRequest,
+    entries: list[tuple[str, Entry | None]],
+    marker: str,
+    id_of: Callable[[Entry], str],
+) -> list[tuple[str, Entry | None]]:
+    """What of the entries is in the page. Tells where the next one begins, if there is one; prefixes have no entry."""
+    shown = entries[: request.limit]
+    result.truncated(len(entries) > len(shown))
+    if len(entries) > len(shown):
+        name, entry = shown[-1]
+        result.name("NextKeyMarker", name)
+        result.text(marker, id_of(entry) if entry is not None else "")
+    return shown
+
+
+def _is_listed_alone(request: ListRequest, key: str) -> bool:
+    """Whether the key is listed, and not rolled up with others."""
+    is_rolled_up = request.delimiter and request.delimiter in key[len(request.prefix) :]
+    return key.startswith(request.prefix) and not is_rolled_up
 
 
 async def _rest_of(pages: VersionPages, key: str, version_id: str) -> Sequence[ListedVersion]:

@@ -303,6 +303,7 @@ def test_a_folder_that_was_made_stays_without_anything_in_it(place: Place) -> No
         {"max-keys": "many"},
         {"max-keys": "99999999999"},
         {"encoding-type": "base64"},
+        {"versions": "", "version-id-marker": "null"},
         {"list-type": "2", "continuation-token": "listings"},
         {"list-type": "2", "continuation-token": ""},
     ],
