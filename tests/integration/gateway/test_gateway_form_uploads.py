@@ -345,6 +345,10 @@ def test_another_type_of_body_is_refused(place: Place) -> None:
 # --- who may -------------------------------------------------------------------------------------
 
 
+def _other(policy: str) -> str:
+    return policy[:10] + ("A" if policy[10] != "A" else "B") + policy[11:]
+
+
 def _later(fields: Fields) -> Fields:
     return fields | {"x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + 7200))}
 
@@ -353,7 +357,7 @@ def _later(fields: Fields) -> Fields:
     ("status", "code", "change"),
     [
         (403, "SignatureDoesNotMatch", lambda fields: fields | {"x-amz-signature": "0" * 64}),
-        (403, "SignatureDoesNotMatch", lambda fields: fields | {"policy": fields["policy"][:-4] + "fQ=="}),
+        (403, "SignatureDoesNotMatch", lambda fields: fields | {"policy": _other(fields["policy"])}),
         (400, "InvalidArgument", lambda fields: fields | {"x-amz-signature": "x"}),
         (400, "InvalidArgument", lambda fields: fields | {"x-amz-algorithm": "AWS4-HMAC-SHA1"}),
         (400, "InvalidArgument", lambda fields: fields | {"x-amz-credential": "x"}),
