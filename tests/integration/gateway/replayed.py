@@ -79,7 +79,8 @@ def left_open(service: RunningService) -> list[intents.Intent]:
 def wait_until_healed(service: RunningService) -> None:
     def healed() -> bool:
         dead = [path for path in (service.data / "run" / "intents").iterdir() if not _is_alive(path)]
-        return not dead and not left_open(service)
+        # A change that goes from one file to another while the files are read may be seen in neither, but not twice.
+        return not dead and not left_open(service) and not left_open(service)
 
     until(healed, HEALING_SECONDS, f"changes stay open: {left_open(service)}")
 

@@ -80,7 +80,7 @@ def test_a_refused_request_wakes_nobody(service: RunningService) -> None:
     service.cli("bucket", "create", "left-asleep", "--pool", key.pool)
     with Wire(service.s3_url) as wire:
         assert wire.ask(request(service.s3_url, None, "GET", "/left-asleep/k")).status == 403
-        assert wire.ask(request(service.s3_url, key, "GET", "/left-asleep/k?policy=")).status == 501
+        assert wire.ask(request(service.s3_url, key, "GET", "/left-asleep/k?torrent=")).status == 501
         assert wire.ask(request(service.s3_url, key, "GET", "/")).status == 200
     assert entries(service, "ma:left-asleep") == {}
 
