@@ -18,38 +18,54 @@ from tidegate.core.listing_entries import unescaped
 
 # A thousand entries of a dozen elements, an owner's included; the gateway asks for a few more than a thousand.
 _MOST_TAGS = 41_000
-_BEGINNING, _END = b"<Contents><Key>", b"</Contents>"
+_OPENING, _CLOSING = b"<Contents>", b"</Contents>"
+_FIRST = b"<Contents><Key>"
+_KEY = re.compile(_FIRST + rb"([^<]*)</Key>")
 _PREFIX = re.compile(rb"<CommonPrefixes><Prefix>([^<]*)</Prefix></CommonPrefixes>")
 _TEXT = {name: re.compile(b"<%b>([^<]*)</%b>" % (name, name)) for name in (b"EncodingType", b"IsTruncated")}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Entries by key and common prefixes, in the order of the listing."""
+    """Keys and common prefixes in the order of the listing. `text` has the keys' entries, one after the other."""
 
-    entries: dict[str, bytes]
+    keys: list[str]
+    text: bytes
     prefixes: tuple[str, ...]
     is_truncated: bool
 
+    @property
+    def entries(self) -> dict[str, bytes]:
+        """By key."""
+        parts = self.text.split(_CLOSING)[:-1]
+        return dict(zip(self.keys, [part + _CLOSING for part in parts], strict=True))
+
+    def text_without_last(self) -> bytes:
+        return self.text[: self.text.rfind(_OPENING)]
+
 
 def parse_object_page(body: bytes) -> ObjectPage:
-    """A page of the usual shape is cut where its entries begin, which costs a tenth of parsing it."""
-    head, *parts = body.split(_BEGINNING)
-    rest = head
-    if parts:
-        end = parts[-1].find(_END) + len(_END)
-        rest, parts[-1] = head + parts[-1][end:], parts[-1][:end]
+    """Of a page of the usual shape only the keys are read, which costs a twentieth of parsing it."""
+    texts = _KEY.findall(body)
+    start, end = body.find(_OPENING), body.rfind(_CLOSING) + len(_CLOSING)
+    text = body[start:end] if texts else b""
+    rest = body[:start] + body[end:] if texts else body
     prefixes = _PREFIX.findall(rest)
-    is_usual = all(part.endswith(_END) for part in parts) and body.count(b"<Contents>") == len(parts)
-    if not is_usual or body.count(_END) != len(parts) or body.count(b"<CommonPrefixes>") != len(prefixes):
+    is_usual = (
+        text.count(_CLOSING) == len(texts)
+        and text.count(_CLOSING + _FIRST) == max(len(texts) - 1, 0)
+        and b"<Contents" not in rest
+        and rest.count(b"<CommonPrefixes>") == len(prefixes)
+    )
+    if not is_usual:
         return _parsed_slowly(body)
-    if not parts and not prefixes:
+    if not texts and not prefixes:
         _root(body)
     is_encoded = _text(rest, b"EncodingType") == b"url"
     try:
-        keys = _names([part[: part.find(b"<")] for part in parts], is_encoded)
         return ObjectPage(
-            dict(zip(keys, [_BEGINNING + part for part in parts], strict=True)),
+            _names(texts, is_encoded),
+            text,
             tuple(_names(prefixes, is_encoded)),
             _text(rest, b"IsTruncated") == b"true",
         )
@@ -60,7 +76,7 @@ def parse_object_page(body: bytes) -> ObjectPage:
 def _names(texts: list[bytes], is_encoded: bool) -> list[str]:
     """Most have nothing that must be undone."""
     joined = b"\n".join(texts).decode()
-    names = joined.split("\n")
+    names = joined.split("\n") if texts else []
     if "&" in joined or (is_encoded and ("%" in joined or "+" in joined)) or len(names) != len(texts):
         return [_name(text, is_encoded) for text in texts]
     return names
@@ -89,17 +105,18 @@ def _parsed_slowly(body: bytes) -> ObjectPage:
     """A page of another shape."""
     root = _root(body)
     is_encoded = _child(root, "EncodingType") == "url"
-    entries: dict[str, bytes] = {}
+    keys: list[str] = []
+    entries: list[str] = []
     prefixes: list[str] = []
     for node in root:
         if local_name(node) == "Contents":
             key = _child(node, "Key")
-            entry = f"<Contents>{content_xml(node)}</Contents>".encode()
-            entries[unquote_plus(key) if is_encoded else key] = entry
+            keys.append(unquote_plus(key) if is_encoded else key)
+            entries.append(f"<Contents>{content_xml(node)}</Contents>")
         elif local_name(node) == "CommonPrefixes":
             prefix = _child(node, "Prefix")
             prefixes.append(unquote_plus(prefix) if is_encoded else prefix)
-    return ObjectPage(entries, tuple(prefixes), _child(root, "IsTruncated") == "true")
+    return ObjectPage(keys, "".join(entries).encode(), tuple(prefixes), _child(root, "IsTruncated") == "true")
 
 
 def _root(body: bytes) -> Element:

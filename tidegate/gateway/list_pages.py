@@ -11,7 +11,7 @@ from tidegate.core.errors import Unavailable
 from tidegate.core.key_versions import newest_first
 from tidegate.core.list_requests import MOST_ENTRIES
 from tidegate.core.listings import ListedUpload, ListedVersion, parse_upload_page, parse_version_page
-from tidegate.core.object_pages import parse_object_page
+from tidegate.core.object_pages import ObjectPage, parse_object_page
 from tidegate.core.ordered_listing import (
     FolderQuery,
     Found,
@@ -136,14 +136,20 @@ class ObjectPages(StorePages):
             self._asked["fetch-owner"] = "true"
 
     async def page(self, query: PageQuery) -> NamePage:
+        return as_names(await self.object_page(query))
+
+    async def object_page(self, query: PageQuery) -> ObjectPage:
         asked = {"prefix": query.prefix, "delimiter": query.delimiter, "start-after": query.marker}
         given = {name: value for name, value in asked.items() if value}
         body = await read_bucket(self._exchange, self._asked | given | {"max-keys": str(query.limit)})
-        page = parse_object_page(body)
-        return NamePage(page.entries, page.prefixes, page.is_truncated)
+        return parse_object_page(body)
 
     async def entry(self, key: str) -> bytes | None:
         return (await self.page(PageQuery(key, "", "", 1))).keys.get(key)
+
+
+def as_names(page: ObjectPage) -> NamePage:
+    return NamePage(page.entries, page.prefixes, page.is_truncated)
 
 
 class VersionPages(StorePages):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
 from tidegate.core.list_results import ListResult
 from tidegate.core.listings import ListedUpload, ListedVersion
+from tidegate.core.object_pages import ObjectPage
 from tidegate.core.ordered_listing import (
     SLASH,
     Found,
     Listing,
-    NamePage,
     PageQuery,
     certain_if_alone,
     hidden_folders,
@@ -25,7 +25,7 @@ from tidegate.core.ordered_listing import (
 from tidegate.core.s3errors import S3Error
 from tidegate.core.storable import prefix_problem
 from tidegate.gateway.bucket_states import learn_versioning
-from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, all_uploads, object_pages
+from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, all_uploads, as_names, object_pages
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
@@ -60,7 +60,7 @@ async def list_objects_v2(exchange: Exchange, admission: Admission) -> None:
         result.name("StartAfter", given["start-after"])
     with_owner = given.get("fetch-owner") == "true"
     page = await _objects(exchange, request, start, with_owner=with_owner)
-    result.text("KeyCount", len(page.entries) + len(page.prefixes))
+    result.text("KeyCount", page.size)
     if page.following is not None:
         result.text("NextContinuationToken", token(page.following))
     _answer(exchange, result, request, page, with_owner=with_owner)
@@ -112,8 +112,10 @@ async def list_multipart_uploads(exchange: Exchange, admission: Admission) -> No
 
 
 class _ObjectPage(NamedTuple):
-    """Entries and common prefixes, and where the next page begins, if there is one."""
+    """Entries, perhaps as one piece of text, and common prefixes; how many both are together; and where the next page
+    begins, if there is one."""
 
+    size: int = 0
     entries: Sequence[bytes | ListedVersion] = ()
     prefixes: Sequence[str] = ()
     following: Position | None = None
@@ -141,32 +143,33 @@ async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> _O
         answers = await pages.have_any(candidates)
         hidden = [folder for folder, is_there in zip(candidates, answers, strict=True) if is_there]
     query = PageQuery(prefix, after, "", request.limit + 1)
-    page = await pages.page(query)
+    page = await pages.object_page(query)
     if not hidden and await _is_certain(pages, query, page):
         return _as_it_came(page)
     listing = list_in_order(pages.order, prefix, after=after, limit=query.limit, hidden=hidden)
-    return _cut(request, await pages.collect(listing, query.limit, (query, page)))
+    return _cut(request, await pages.collect(listing, query.limit, (query, as_names(page))))
 
 
-async def _is_certain(pages: ObjectPages, query: PageQuery, page: NamePage) -> bool:
+async def _is_certain(pages: ObjectPages, query: PageQuery, page: ObjectPage) -> bool:
     """Whether the page is right as it came."""
-    alone = certain_if_alone(query.prefix, query.marker, list(page.keys), is_truncated=page.is_truncated)
+    alone = certain_if_alone(query.prefix, query.marker, page.keys, is_truncated=page.is_truncated)
     return alone is not None and not (alone and await pages.have_earlier_siblings(alone))
 
 
-def _as_it_came(page: NamePage) -> _ObjectPage:
+def _as_it_came(page: ObjectPage) -> _ObjectPage:
     """Of a truncated page the last entry only tells that more follows."""
     if not page.is_truncated:
-        return _ObjectPage(list(page.keys.values()))
-    *_, last, following = page.keys
-    is_clean = not following.startswith(last + SLASH)
-    return _ObjectPage(list(page.keys.values())[:-1], following=Position(last, is_clean=is_clean))
+        return _ObjectPage(len(page.keys), [page.text])
+    last, following = page.keys[-2:]
+    position = Position(last, is_clean=not following.startswith(last + SLASH))
+    return _ObjectPage(len(page.keys) - 1, [page.text_without_last()], following=position)
 
 
 def _cut(request: ListRequest, found: list[Found]) -> _ObjectPage:
     """Of one name more than is wanted, if there is one."""
     names = found[: request.limit]
     return _ObjectPage(
+        len(names),
         [each.entry for each in names if each.entry is not None],
         [each.name for each in names if each.entry is None],
         Position(names[-1].name, names[-1].entry is None) if len(found) > len(names) else None,

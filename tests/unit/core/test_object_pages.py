@@ -23,6 +23,7 @@ def test_entries_stay_as_they_were_written() -> None:
     assert list(found.entries) == ["a+b c", "d&e", "f"]
     assert found.entries["a+b c"] == contents("a%2Bb+c").encode()
     assert found.is_truncated
+    assert found.text_without_last() == (contents("a%2Bb+c") + contents("d&amp;e")).encode()
 
 
 def test_names_are_decoded_only_if_the_store_says_that_they_are_encoded() -> None:
