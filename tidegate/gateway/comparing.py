@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core import listings, xml
+from tidegate.core import xml
 from tidegate.core.cors import CORS, CorsRules
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind, Pairs
 from tidegate.core.known_events import KnownEvents
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
-from tidegate.core.listings import ListedUpload, ListedVersion
+from tidegate.core.listings import ListedVersion
 from tidegate.core.records import Bucket
 from tidegate.gateway.bucket_states import note_versioning
 from tidegate.gateway.directory import PoolView
 from tidegate.gateway.intents import Intent
 from tidegate.gateway.key_versions import ask_bucket, key_versions
+from tidegate.gateway.open_uploads import open_uploads
 from tidegate.gateway.ordering import stripe_of
 from tidegate.gateway.requests import stored_tags
 from tidegate.gateway.stored_objects import Shown, stat
@@ -142,7 +143,7 @@ class Comparison:
         return found
 
     async def _upload_events(self) -> list[Event]:
-        uploads = await self._uploads()
+        uploads = [upload for upload in await open_uploads(self._ask, self._key) if upload.key == self._key]
         events = [
             self._event(EventKind.UPLOAD_STARTED, upload_id=upload.upload_id)
             for upload in uploads
@@ -153,23 +154,6 @@ class Comparison:
         if is_ended and not self._known.has_upload(wanted, is_open=False):
             events.append(self._event(EventKind.UPLOAD_ABORTED, upload_id=wanted))
         return events
-
-    async def _uploads(self) -> list[ListedUpload]:
-        found: list[ListedUpload] = []
-        query = {"uploads": "", "encoding-type": "url", "prefix": self._key}
-        while True:
-            page = listings.parse_upload_page(await self._ask(query))
-            found += [upload for upload in page.uploads if upload.key == self._key]
-            if not page.is_truncated:
-                return found
-            query = self._further(query, {"key-marker": page.next_key, "upload-id-marker": page.next_upload_id})
-
-    def _further(self, query: dict[str, str], markers: dict[str, str]) -> dict[str, str]:
-        """The query for the next page. Not every store gives all the markers."""
-        further = query | {name: marker for name, marker in markers.items() if marker}
-        if further == query:
-            raise Unavailable(f"the backend's listing of {self._bucket.name} does not go on, and does not end")
-        return further
 
     async def _tags(self, version_id: str) -> Pairs:
         return await stored_tags(self._gateway, self._view, self._bucket.name, self._key, version_id)

@@ -7,10 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import Unavailable
 from tidegate.core.key_versions import newest_first
 from tidegate.core.list_requests import MOST_ENTRIES
-from tidegate.core.listings import ListedUpload, ListedVersion, parse_upload_page, parse_version_page
+from tidegate.core.listings import ListedVersion, parse_version_page
 from tidegate.core.object_pages import ObjectPage, parse_object_page
 from tidegate.core.ordered_listing import (
     FolderQuery,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from tidegate.gateway.exchange import Exchange
 
 _PARALLEL_LOOKS = 16
-_MOST_UPLOADS = 10_000  # of one page of the store
 # Versions in which mostly one object is found.
 _FEW = 8
 
@@ -214,21 +212,3 @@ def object_pages(exchange: Exchange, *, is_encoded: bool = True, with_owner: boo
     if exchange.admitted.has_versions:
         return CurrentPages(exchange)
     return ObjectPages(exchange, is_encoded=is_encoded, with_owner=with_owner)
-
-
-async def all_uploads(exchange: Exchange, prefix: str) -> list[ListedUpload]:
-    """The open uploads of the keys that begin with the prefix, in S3's order. Stores have orders of their own, and keep
-    few enough uploads that all can be read."""
-    found: dict[str, ListedUpload] = {}
-    markers: dict[str, str] = {}
-    while True:
-        asked = {"uploads": "", "prefix": prefix, "max-uploads": str(_MOST_UPLOADS)}
-        page = parse_upload_page(await read_bucket(exchange, asked | markers))
-        found |= {upload.upload_id: upload for upload in page.uploads if upload.key.startswith(prefix)}
-        following = {"key-marker": page.next_key, "upload-id-marker": page.next_upload_id}
-        following = {name: value for name, value in following.items() if value}
-        if not page.is_truncated:
-            return sorted(found.values(), key=lambda upload: (upload.key, upload.initiated, upload.upload_id))
-        if following == markers:
-            raise Unavailable("the store's listing of uploads does not go on, and does not end")
-        markers = following

@@ -6,6 +6,7 @@ has. A page that is right as the store gave it costs nothing more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
@@ -25,7 +26,9 @@ from tidegate.core.ordered_listing import (
 from tidegate.core.s3errors import S3Error
 from tidegate.core.storable import prefix_problem
 from tidegate.gateway.bucket_states import learn_versioning
-from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, all_uploads, as_names, object_pages
+from tidegate.gateway.list_pages import ObjectPages, StorePages, VersionPages, as_names, object_pages
+from tidegate.gateway.open_uploads import open_uploads
+from tidegate.gateway.requests import read_bucket
 
 if TYPE_CHECKING:
     from tidegate.gateway.admission import Admission
@@ -100,7 +103,7 @@ async def list_multipart_uploads(exchange: Exchange, admission: Admission) -> No
     result.text("UploadIdMarker", upload_marker)
     result.text("MaxUploads", request.limit)
     is_empty = not request.limit or _holds_nothing(admission, request.prefix)
-    uploads = [] if is_empty else await all_uploads(exchange, request.prefix)
+    uploads = [] if is_empty else await open_uploads(partial(read_bucket, exchange), request.prefix)
     entries = _rolled_up(request, _after(uploads, marked(request, key_marker), upload_marker))
     shown = _ended(result, request, entries, "NextUploadIdMarker", lambda upload: upload.upload_id)
     result.uploads([upload for _, upload in shown if upload is not None], admission.pool.pool.owner)
