@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.pipeline.session import open_session
+from tidegate.pipeline.session.spark_session import open_session
 from tidegate.settings import Settings
 
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 
 from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import Event, EventKind
-from tidegate.pipeline import manifest
-from tidegate.pipeline.manifest import DataFile, Manifest
+from tidegate.pipeline.log import manifest
+from tidegate.pipeline.log.manifest import DataFile, Manifest
 from tidegate.ports import Topics
 
 _PAGE = 1000

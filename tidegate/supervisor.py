@@ -26,7 +26,7 @@ from tidegate import assembly, handover, metrics, processes
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import GatewayEntry
 from tidegate.datadir import DataDirectory, Endpoints
-from tidegate.lifecycle.stop_switch import StopSwitch
+from tidegate.lifecycle.acting.stop_switch import StopSwitch
 from tidegate.listeners import base_address, check_tls, open_listeners
 from tidegate.pools import starter_client
 from tidegate.pools.isolation import check_isolation

@@ -34,7 +34,7 @@ from bench.lifecycle.service_parts import cpu_between, cpu_used
 from bench.lifecycle.weed_store import running_weed
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables
-from tidegate.lifecycle.pass_inspection import PassInspector, PassProgressView
+from tidegate.lifecycle.queries.pass_inspection import PassInspector, PassProgressView
 from tidegate.pools.backends.ports_range import HOST
 
 GOAL_OF_BARE, GOAL_OF_WORKER = 0.9, 1.5

@@ -10,7 +10,7 @@ import duckdb
 from bench.lifecycle.generated_log import GeneratedLog
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.pipeline.event_columns import NS_PER_DAY
+from tidegate.pipeline.log.event_columns import NS_PER_DAY
 
 # A day is real here: due times are midnights, and those after one midnight and up to the next are newly due.
 _PLAN = f"""

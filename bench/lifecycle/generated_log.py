@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.events import EventKind
-from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.assess import BucketContext
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.pipeline.actions import RuledBucket
-from tidegate.pipeline.event_columns import FILE_SCHEMA, NS_PER_DAY, bucket_day_of, day_of, key_hash_of, shard_of
-from tidegate.pipeline.log_table import LogTable, write_by_day
+from tidegate.pipeline.log.event_columns import FILE_SCHEMA, NS_PER_DAY, bucket_day_of, day_of, key_hash_of, shard_of
+from tidegate.pipeline.log.log_table import LogTable, write_by_day
+from tidegate.pipeline.plan.actions import RuledBucket
 
 BUCKETS = 20
 RULES_PER_BUCKET = 5
@@ -57,7 +57,7 @@ def _bucket(number: int) -> RuledBucket:
         kind = ActionKind.NONCURRENT_DAYS if is_noncurrent else ActionKind.EXPIRATION_DAYS
         days = 7 + 20 * rule + number
         rules.append(Rule(f"rule-{rule}", True, Filter(prefix=f"p{rule}/"), (Action(kind, days=days),)))
-    return RuledBucket(f"uid-{number:02d}", RuleSet(tuple(rules)), Terms(versioning))
+    return RuledBucket(f"uid-{number:02d}", RuleSet(tuple(rules)), BucketContext(versioning))
 
 
 def _rows(numbers: DataFrame, events: int) -> DataFrame:

@@ -21,10 +21,10 @@ from bench.goals import word
 from bench.lifecycle import duckdb_plan
 from bench.lifecycle.generated_log import GeneratedLog, generate
 from tidegate.core.shards import SHARDS
-from tidegate.pipeline.event_columns import NS_PER_DAY
-from tidegate.pipeline.listing_source import WalkedBucket
-from tidegate.pipeline.planning import Replayed, make_plan
-from tidegate.pipeline.warm_session import WarmSession
+from tidegate.pipeline.log.event_columns import NS_PER_DAY
+from tidegate.pipeline.plan.planning import Replayed, make_plan
+from tidegate.pipeline.session.warm_session import WarmSession
+from tidegate.pipeline.walk.listing_source import WalkedBucket
 from tidegate.settings import Settings
 
 GOAL_RATIO = 2.0

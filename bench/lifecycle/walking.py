@@ -26,8 +26,8 @@ from bench.gateway.requests import Target
 from bench.gateway.servers import Tidegate, running_tidegate, with_bucket
 from bench.goals import word
 from bench.store_content import Session, fill
-from tidegate.pipeline.listing_source import WalkedBucket, listed_versions
-from tidegate.pipeline.session import open_session
+from tidegate.pipeline.session.spark_session import open_session
+from tidegate.pipeline.walk.listing_source import WalkedBucket, listed_versions
 from tidegate.settings import Settings
 
 GOAL_RATIO = 0.9

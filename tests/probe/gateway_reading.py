@@ -8,8 +8,8 @@ from s3_operations import Effect
 from tidegate.core.operations import Operation, read_query
 from tidegate.core.s3errors import S3Error
 from tidegate.core.targets import parse_copy_source, parse_target
-from tidegate.gateway.http1 import BadMessage, RequestHead
-from tidegate.gateway.operations import TABLE
+from tidegate.gateway.http.http1 import BadMessage, RequestHead
+from tidegate.gateway.operations.table import TABLE
 
 
 def admitted(raw_head: bytes, *, domains: tuple[str, ...], direct_domain: str) -> Meaning | None:

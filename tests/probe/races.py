@@ -14,7 +14,7 @@ from tidegate.adapters.s3_store import S3Store
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
-from tidegate.lifecycle.acting import Actor, Assignment
+from tidegate.lifecycle.acting.bucket_actions import Actor, Assignment
 
 SECOND_NS = 1_000_000_000
 # A rewrite of a due object is so much later than the object itself, or more.

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from tidegate.backend_address import host_header, is_socket, open_socket
-from tidegate.gateway.backend import BackendGone, BackendPool, BackendSilent, ask
+from tidegate.gateway.http.backend import BackendGone, BackendPool, BackendSilent, ask
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]

@@ -14,8 +14,8 @@ from tidegate.assembly import open_topics
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.metalog_statistics import metalog_statistics
-from tidegate.pipeline import manifest
-from tidegate.pipeline.manifest import DataFile, Manifest, RejectedFile
+from tidegate.pipeline.log import manifest
+from tidegate.pipeline.log.manifest import DataFile, Manifest, RejectedFile
 from tidegate.ports import Record, Topics
 from tidegate.settings import load
 

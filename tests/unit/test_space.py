@@ -12,10 +12,10 @@ from tidegate.core.errors import Unavailable
 from tidegate.space import free_bytes, reserve
 
 MAPPED = """
-from tidegate.gateway.ordering import STRIPES, KeyOrder
+from tidegate.gateway.changes.key_locks import STRIPES, KeyLocks
 from tidegate.pools.changes import ChangeCounter
 
-order, changes = KeyOrder(disk / "order"), ChangeCounter(disk)
+order, changes = KeyLocks(disk / "order"), ChangeCounter(disk)
 fill()
 for stripe in range(0, STRIPES, 64):
     order.next_time(stripe, 5)
@@ -25,11 +25,11 @@ print(order.next_time(64, 5), changes.value)
 
 TOO_LATE = """
 from tidegate.core.errors import Unavailable
-from tidegate.gateway.ordering import KeyOrder
+from tidegate.gateway.changes.key_locks import KeyLocks
 
 fill()
 try:
-    KeyOrder(disk / "order")
+    KeyLocks(disk / "order")
 except Unavailable as error:
     print(error)
 """

@@ -22,7 +22,7 @@ from tidegate.adapters.kafka_client import REQUEST_SECONDS, Cluster, translated,
 from tidegate.adapters.kafka_holdings import Holdings
 from tidegate.adapters.kafka_messages import Names
 from tidegate.adapters.kafka_producer import Outgoing, StoringProducer
-from tidegate.adapters.kafka_progress import Delivery, Place, read_note
+from tidegate.adapters.kafka_progress import Delivery, PartitionId, read_note
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.ports import Message
 
@@ -171,7 +171,7 @@ class KafkaConsumer:
     def _is_in_flight(self, message: Message) -> bool:
         return message.topic == self._topic and self._holdings.in_flight(message)
 
-    def _commit(self, places: list[Place]) -> None:
+    def _commit(self, places: list[PartitionId]) -> None:
         changed = self._holdings.uncommitted(places)
         if not changed:
             return
@@ -190,7 +190,7 @@ class KafkaConsumer:
         self._holdings.committed(changed)
         self._trim_retries(changed)
 
-    def _trim_retries(self, changed: Mapping[Place, tuple[int, str]]) -> None:
+    def _trim_retries(self, changed: Mapping[PartitionId, tuple[int, str]]) -> None:
         """Nobody else reads the retry topic, so what is committed there can go."""
         for (topic, partition), (offset, _) in changed.items():
             if topic == self._retry and offset >= self._trimmed.get(partition, 0) + TRIM_RETRIES_EVERY:
@@ -260,5 +260,5 @@ def _member_settings(settings: Mapping[str, Any], group: str, lease_seconds: flo
     }
 
 
-def _place(partition: TopicPartition) -> Place:
+def _place(partition: TopicPartition) -> PartitionId:
     return partition.topic, partition.partition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from tidegate.adapters.kafka_progress import Delivery, Place, Progress, Source, WaitingRoom
+from tidegate.adapters.kafka_progress import Delivery, PartitionId, Progress, Source, WaitingRoom
 from tidegate.ports import Message
 
 _Identity = tuple[int, int, int]  # partition, offset, attempt
@@ -17,15 +17,15 @@ _Identity = tuple[int, int, int]  # partition, offset, attempt
 
 class Holdings:
     def __init__(self) -> None:
-        self._progress: dict[Place, Progress] = {}
-        self._committed: dict[Place, tuple[int, str]] = {}
+        self._progress: dict[PartitionId, Progress] = {}
+        self._committed: dict[PartitionId, tuple[int, str]] = {}
         self._ready: deque[Delivery] = deque()
         self._waiting = WaitingRoom()
         self._in_flight: dict[_Identity, list[Source]] = {}
         self._turn = 0
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[PartitionId]:
         return list(self._progress)
 
     @property
@@ -39,10 +39,10 @@ class Holdings:
     def next_due(self) -> float | None:
         return self._waiting.next_due()
 
-    def gain(self, place: Place, done_before: Iterable[int]) -> None:
+    def gain(self, place: PartitionId, done_before: Iterable[int]) -> None:
         self._progress[place] = Progress(done_before)
 
-    def drop(self, places: Iterable[Place]) -> None:
+    def drop(self, places: Iterable[PartitionId]) -> None:
         """Forgets partitions that are another member's now, with all that was read from them."""
         for place in places:
             self._progress.pop(place, None)
@@ -94,7 +94,7 @@ class Holdings:
         for source in self._in_flight.pop(_identity(message), []):
             self._progress[source.place].finished(source.offset)
 
-    def uncommitted(self, places: Iterable[Place]) -> dict[Place, tuple[int, str]]:
+    def uncommitted(self, places: Iterable[PartitionId]) -> dict[PartitionId, tuple[int, str]]:
         """The offsets and notes that Kafka does not know yet."""
         found = {}
         for place in places:
@@ -104,7 +104,7 @@ class Holdings:
                 found[place] = state
         return found
 
-    def committed(self, states: dict[Place, tuple[int, str]]) -> None:
+    def committed(self, states: dict[PartitionId, tuple[int, str]]) -> None:
         self._committed.update(states)
 
     def _is_held(self, delivery: Delivery) -> bool:

@@ -21,7 +21,7 @@ NOTE_LOOKS_AT = 2000
 _NOTE_MARK = "done:"
 
 
-Place = tuple[str, int]  # Kafka's topic and partition
+PartitionId = tuple[str, int]  # Kafka's topic and partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Source:
     offset: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PartitionId:
         return self.topic, self.partition
 
 

@@ -11,7 +11,7 @@ import click
 from tidegate import administration
 from tidegate.core.errors import Conflict, NotFound
 from tidegate.datadir import DataDirectory, Endpoints
-from tidegate.lifecycle.day import DEMO_POOL
+from tidegate.lifecycle.buckets.time_scale import DEMO_POOL
 from tidegate.pools.registry import Registry
 
 POOL = DEMO_POOL

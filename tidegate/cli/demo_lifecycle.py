@@ -18,10 +18,10 @@ from tidegate.core import sigv4
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.lifecycle.tasks import AuditRecord, Outcome
 from tidegate.datadir import Endpoints
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.day import restore_demo_day, shorten_demo_day
-from tidegate.lifecycle.moments import moment_of
-from tidegate.lifecycle.passes import PassReports, PassStatus
+from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.buckets.time_scale import restore_demo_day, shorten_demo_day
+from tidegate.lifecycle.passes.pass_records import PassReports, PassStatus
+from tidegate.lifecycle.queries.moments import moment_of
 from tidegate.lifecycle.topics import create_topics
 from tidegate.ports import Tables, Topics
 

@@ -17,10 +17,10 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS
 from tidegate.core.lifecycle.rules import TransitionMinimum
 from tidegate.core.lifecycle.xml_nodes import LARGEST_DOCUMENT
-from tidegate.lifecycle.control import LifecycleControl, LifecycleStateView
-from tidegate.lifecycle.inspection import Inspector, KeyExplanationView, VerdictView
-from tidegate.lifecycle.simulation import Amount, SimulatedActions, SimulationView
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.queries.control import LifecycleControl, LifecycleStateView
+from tidegate.lifecycle.queries.inspection import Inspector, KeyExplanationView, VerdictView
+from tidegate.lifecycle.queries.simulation import Amount, SimulatedActions, SimulationView
 from tidegate.pools.registry import Registry
 
 

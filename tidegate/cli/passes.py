@@ -14,7 +14,8 @@ from tidegate.cli.printing import print_list, print_object, print_table, show, s
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Unavailable
 from tidegate.datadir import DataDirectory
-from tidegate.lifecycle.pass_inspection import (
+from tidegate.lifecycle.passes.plan_files import PlannedActions
+from tidegate.lifecycle.queries.pass_inspection import (
     CurrentPassView,
     EngineName,
     PassDetailView,
@@ -22,7 +23,6 @@ from tidegate.lifecycle.pass_inspection import (
     PassProgressView,
     PassView,
 )
-from tidegate.lifecycle.plan_files import PlannedActions
 
 _FINE = frozenset({"ok", "running"})
 _entries_option = click.option(

@@ -15,7 +15,7 @@ from tidegate.cli.invocation import Command, Invocation, pass_invocation
 from tidegate.cli.printing import print_object
 from tidegate.datadir import Endpoints
 from tidegate.handover import check_settings_file
-from tidegate.lifecycle.day import demo_day_seconds
+from tidegate.lifecycle.buckets.time_scale import demo_day_seconds
 from tidegate.supervisor import up as run_service
 
 

@@ -2,7 +2,7 @@
 
 A request is read as one operation with the parameters and headers that the operation knows. Nothing else of it counts:
 the backend's request is built from these alone. The table of all operations is the gateway's
-(`tidegate.gateway.operations`), which knows how each is carried out.
+(`tidegate.gateway.operations.table`), which knows how each is carried out.
 """
 
 from __future__ import annotations

@@ -20,17 +20,17 @@ from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.hosts import TrustedHosts
 from tidegate.core.records import GatewayEntry, ManagerEntry
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.access_log import AccessLine
-from tidegate.gateway.admission import Admission
-from tidegate.gateway.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
-from tidegate.gateway.connection import ClientConnection
-from tidegate.gateway.directory import Directory, Missing, PoolView
-from tidegate.gateway.exchange import Exchange
-from tidegate.gateway.healing import Healer
-from tidegate.gateway.intents import Intent, Intents
-from tidegate.gateway.journal import Journal
-from tidegate.gateway.ordering import KeyOrder
-from tidegate.gateway.write_gate import WriteGate
+from tidegate.gateway.changes.healer import Healer
+from tidegate.gateway.changes.intents import Intent, Intents
+from tidegate.gateway.changes.key_locks import KeyLocks
+from tidegate.gateway.changes.log_writer import LogWriter
+from tidegate.gateway.changes.write_gate import WriteGate
+from tidegate.gateway.http.access_log import AccessLine
+from tidegate.gateway.http.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
+from tidegate.gateway.http.connection import ClientConnection
+from tidegate.gateway.requests.admission import Admission
+from tidegate.gateway.requests.directory import Directory, Missing, PoolView
+from tidegate.gateway.requests.exchange import Exchange
 from tidegate.logs import AccessLog
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
@@ -66,8 +66,8 @@ class Gateway:
         registry: Registry,
         directory: Directory,
         changes: ChangeCounter,
-        order: KeyOrder,
-        journal: Journal,
+        order: KeyLocks,
+        journal: LogWriter,
         intents: Intents,
         gate: WriteGate,
         access_log: AccessLog,

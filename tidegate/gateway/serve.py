@@ -25,14 +25,14 @@ from tidegate import logs
 from tidegate.assembly import embedded_files, open_tables, open_topics
 from tidegate.core.errors import InvalidInput, TidegateError
 from tidegate.datadir import DataDirectory
-from tidegate.gateway.directory import Directory
-from tidegate.gateway.door import DESCRIPTORS, Door, most_connections
+from tidegate.gateway.changes.intents import Intents
+from tidegate.gateway.changes.key_locks import KeyLocks
+from tidegate.gateway.changes.log_writer import NoLogWriter, TopicLogWriter
+from tidegate.gateway.changes.shared_key_locks import SharedKeyLocks
+from tidegate.gateway.changes.write_gate import WriteGate
 from tidegate.gateway.gateway import Gateway
-from tidegate.gateway.intents import Intents
-from tidegate.gateway.journal import NoJournal, TopicJournal
-from tidegate.gateway.ordering import KeyOrder
-from tidegate.gateway.shared_ordering import SharedKeyOrder
-from tidegate.gateway.write_gate import WriteGate
+from tidegate.gateway.http.door import DESCRIPTORS, Door, most_connections
+from tidegate.gateway.requests.directory import Directory
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
@@ -93,7 +93,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
         changes=changes,
         order=_order(settings, data, tables),
-        journal=NoJournal() if topics is None else TopicJournal(topics, log_topic, loop, intents.count, gate.close),
+        journal=NoLogWriter() if topics is None else TopicLogWriter(topics, log_topic, loop, intents.count, gate.close),
         intents=intents,
         gate=gate,
         access_log=logs.AccessLog.open(settings.log, data),
@@ -134,10 +134,10 @@ async def _go_on_with(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _order(settings: Settings, data: Path, tables: Tables) -> KeyOrder:
+def _order(settings: Settings, data: Path, tables: Tables) -> KeyLocks:
     """Redis is where gateways on several machines meet; SQLite is for one."""
     file = data / "run" / "order"
-    return SharedKeyOrder(file, tables) if settings.tables.backend == "redis" else KeyOrder(file)
+    return SharedKeyLocks(file, tables) if settings.tables.backend == "redis" else KeyLocks(file)
 
 
 def _topics(settings: Settings, data: Path) -> Topics | None:

@@ -14,7 +14,7 @@ from threading import Event as Flag
 from tidegate import assembly, logs
 from tidegate.core.errors import TidegateError
 from tidegate.datadir import DataDirectory
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.topics import create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ServiceContext:
     """`s3` is the gateways' address, through which stores are reached; `stop` is set when the process is to end."""
 
     settings: Settings
@@ -37,7 +37,7 @@ class Ground:
     stop: Flag
 
 
-def run(name: str, description: str, work: Callable[[Ground], int]) -> int:
+def run(name: str, description: str, work: Callable[[ServiceContext], int]) -> int:
     """Does the work of a process and gives its exit code; 0 if it was told to end before the gateways were ready."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, required=True)
@@ -54,7 +54,7 @@ def run(name: str, description: str, work: Callable[[Ground], int]) -> int:
         sys.exit(f"{name} cannot start: {error}")
 
 
-def _ground(directory: DataDirectory, settings: Settings, stop: Flag) -> Ground | None:
+def _ground(directory: DataDirectory, settings: Settings, stop: Flag) -> ServiceContext | None:
     while (endpoints := directory.endpoints()) is None:  # the gateways are not ready yet
         if stop.wait(_POLL_SECONDS):
             return None
@@ -63,4 +63,4 @@ def _ground(directory: DataDirectory, settings: Settings, stop: Flag) -> Ground 
     create_topics(topics)
     registry = Registry(tables, Vault.open(directory.path), directory.path, settings)
     stores = Stores(registry, partial(assembly.open_store, endpoints.s3))
-    return Ground(settings, directory.path, endpoints.s3, tables, topics, stores, stop)
+    return ServiceContext(settings, directory.path, endpoints.s3, tables, topics, stores, stop)

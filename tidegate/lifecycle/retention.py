@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
-from tidegate.lifecycle import bucket_list
+from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
-from tidegate.pipeline import manifest
+from tidegate.pipeline.log import manifest
 from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings
 

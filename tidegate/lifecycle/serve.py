@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tidegate.lifecycle import process
-from tidegate.lifecycle.bucket_processor import BucketProcessor
-from tidegate.lifecycle.object_processor import ObjectProcessor
-from tidegate.lifecycle.populator import QueuePopulator
-from tidegate.lifecycle.process import Ground
-from tidegate.lifecycle.rate import RateLimit
-from tidegate.lifecycle.roles import Role
+from tidegate.lifecycle.acting.object_processor import ObjectProcessor
+from tidegate.lifecycle.acting.rate import RateLimit
+from tidegate.lifecycle.buckets.populator import QueuePopulator
+from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
+from tidegate.lifecycle.process import ServiceContext
+from tidegate.lifecycle.worker_thread import WorkerThread
 
 _END_SECONDS = 30.0
 # While one keeps its books, the other has the stores at work.
@@ -27,7 +27,7 @@ def main() -> None:
     sys.exit(process.run("lifecycle", "The lifecycle roles of Tidegate.", _serve))
 
 
-def _serve(ground: Ground) -> int:
+def _serve(ground: ServiceContext) -> int:
     executor = ThreadPoolExecutor(ground.settings.lifecycle.workers, thread_name_prefix="lifecycle-delete")
     roles = _roles(ground, executor)
     for role in roles:
@@ -42,7 +42,7 @@ def _serve(ground: Ground) -> int:
     return int(any(role.failed for role in roles))
 
 
-def _roles(ground: Ground, executor: ThreadPoolExecutor) -> list[Role]:
+def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerThread]:
     settings, tables, topics, stop = ground.settings, ground.tables, ground.topics, ground.stop
     limit = RateLimit(settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
@@ -62,9 +62,9 @@ def _roles(ground: Ground, executor: ThreadPoolExecutor) -> list[Role]:
         for _ in range(_OBJECT_PROCESSORS)
     ]
     return [
-        Role("queue populator", partial(populator.run_forever, stop), populator.close, stop),
-        Role("bucket processor", lister.run_forever, lister.close, stop),
-        *(Role("object processor", deleter.run_forever, deleter.close, stop) for deleter in deleters),
+        WorkerThread("queue populator", partial(populator.run_forever, stop), populator.close, stop),
+        WorkerThread("bucket processor", lister.run_forever, lister.close, stop),
+        *(WorkerThread("object processor", deleter.run_forever, deleter.close, stop) for deleter in deleters),
     ]
 
 

@@ -12,11 +12,11 @@ from functools import partial
 
 from tidegate.assembly import embedded_files
 from tidegate.lifecycle import process
-from tidegate.lifecycle.conductor import Conductor
-from tidegate.lifecycle.process import Ground
-from tidegate.lifecycle.roles import Role
-from tidegate.lifecycle.spark_engine import NAME, SparkEngine
-from tidegate.pipeline.manifest import DIRECTORY
+from tidegate.lifecycle.passes.conductor import Conductor
+from tidegate.lifecycle.passes.spark_engine import NAME, SparkEngine
+from tidegate.lifecycle.process import ServiceContext
+from tidegate.lifecycle.worker_thread import WorkerThread
+from tidegate.pipeline.log.manifest import DIRECTORY
 from tidegate.space import shortage
 
 # A gateway that ends has as long, at least; then everything is killed.
@@ -30,7 +30,7 @@ def main() -> None:
     os._exit(code)
 
 
-def _serve(ground: Ground) -> int:
+def _serve(ground: ServiceContext) -> int:
     engine = SparkEngine(
         ground.tables, ground.topics, ground.stores, ground.settings, ground.data, ground.s3, stop=ground.stop
     )
@@ -42,7 +42,7 @@ def _serve(ground: Ground) -> int:
         {NAME: engine},
         shortage=partial(shortage, places, ground.settings.storage.reserve_mb << 20),
     )
-    role = Role("conductor", partial(conductor.run_forever, ground.stop), lambda: None, ground.stop)
+    role = WorkerThread("conductor", partial(conductor.run_forever, ground.stop), lambda: None, ground.stop)
     role.start()
     ground.stop.wait()
     engine.cancel()

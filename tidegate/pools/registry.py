@@ -15,11 +15,11 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate.core import names, pool_states
+from tidegate.core.backend_traits import bucket_problem
 from tidegate.core.cors import CORS
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
-from tidegate.core.storable import bucket_problem
 from tidegate.pools import catalogue, starter_client, stopping
 from tidegate.pools.backends.known import check_backend
 from tidegate.pools.catalogue import ENDPOINT, GENERATION, LAST_ACCESS

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.assembly import open_store
 from tidegate.core.errors import Unavailable
-from tidegate.lifecycle.control import LifecycleControl, LifecycleStateView
-from tidegate.lifecycle.inspection import AuditView, Inspector, KeyExplanationView, LifecycledBucketView
-from tidegate.lifecycle.pass_inspection import (
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.queries.control import LifecycleControl, LifecycleStateView
+from tidegate.lifecycle.queries.inspection import AuditView, Inspector, KeyExplanationView, LifecycledBucketView
+from tidegate.lifecycle.queries.pass_inspection import (
     CurrentPassView,
     EngineName,
     PassDetailView,
@@ -21,8 +22,7 @@ from tidegate.lifecycle.pass_inspection import (
     PassRequestView,
     PassView,
 )
-from tidegate.lifecycle.simulation import SimulationView
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.queries.simulation import SimulationView
 from tidegate.web.access import require_token
 from tidegate.web.api import ERRORS
 from tidegate.web.service import OfRequest, Service

@@ -11,9 +11,9 @@ from html import escape
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 
-from tidegate.lifecycle.day import demo_day_seconds
-from tidegate.lifecycle.inspection import AuditView, LifecycledBucketView
-from tidegate.lifecycle.pass_inspection import CurrentPassView, PassInspector, PassProgressView, PassView
+from tidegate.lifecycle.buckets.time_scale import demo_day_seconds
+from tidegate.lifecycle.queries.inspection import AuditView, LifecycledBucketView
+from tidegate.lifecycle.queries.pass_inspection import CurrentPassView, PassInspector, PassProgressView, PassView
 from tidegate.web.access import require_token_of_reader
 from tidegate.web.layout import page, table
 from tidegate.web.lifecycle import control_of, inspector_of, passes_of

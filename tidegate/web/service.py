@@ -13,8 +13,8 @@ from tidegate import __version__, metrics
 from tidegate.administration import GatewayView, list_gateways, view_pool
 from tidegate.assembly import open_tables, open_topics
 from tidegate.datadir import DataDirectory
-from tidegate.lifecycle.clock_guard import clock_problems
-from tidegate.lifecycle.stop_switch import read_stops
+from tidegate.lifecycle.acting.stop_switch import read_stops
+from tidegate.lifecycle.passes.clock_guard import clock_problems
 from tidegate.metalog_reader import MetalogReader
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault

@@ -13,7 +13,7 @@ from compatibility_page import BEYOND_BOTOCORE, MODEL, OLDER_NAMES, Row, rows
 from running_service import RunningService
 
 from tidegate.core.operations import Scope, read_query
-from tidegate.gateway.operations import TABLE
+from tidegate.gateway.operations.table import TABLE
 
 BUCKET = "compatibility"
 # Values by the names of parameters, wherever one of that name belongs. All others come from the model.

@@ -14,7 +14,7 @@ from tidegate.assembly import open_tables, open_topics
 from tidegate.core.events import Event
 from tidegate.core.records import GatewayEntry
 from tidegate.core.replay import BucketState, replay
-from tidegate.gateway import intents
+from tidegate.gateway.changes import intents
 from tidegate.settings import Settings, restore
 
 HEALING_SECONDS = 60

@@ -17,7 +17,7 @@ from scripted_backend import LoneGateway, Store, Visit
 
 from tidegate.assembly import open_tables
 from tidegate.core.records import Bucket, BucketState
-from tidegate.gateway.bucket_states import note_created
+from tidegate.gateway.changes.bucket_states import note_created
 from tidegate.pools.changes import ChangeCounter
 
 ATTRIBUTES = {"x-amz-object-attributes": "ETag,ObjectSize"}

@@ -17,7 +17,7 @@ from replayed import all_events, compare, direct_client, wait_until_healed
 
 from tidegate.core.events import Event, EventKind
 from tidegate.core.replay import BucketState, replay
-from tidegate.gateway.intents import Intent, Intents
+from tidegate.gateway.changes.intents import Intent, Intents
 
 PLAIN, VERSIONED, CROWDED, SET = "found-plain", "found-versioned", "found-crowded", "found-attributes"
 # Listings tell whole seconds, and the healer allows for clocks that differ a little.

@@ -17,7 +17,7 @@ from scripted_backend import LoneGateway, Store, Visit
 from tidegate.assembly import open_topics
 from tidegate.core.events import Event, EventKind
 from tidegate.core.xml_writer import iso_time
-from tidegate.gateway import intents
+from tidegate.gateway.changes import intents
 
 HEALING_SECONDS = 12
 # After the second look of the healer, and before the last.

@@ -165,7 +165,9 @@ def test_versions_come_whole_each_once_and_newest_first(versioned: tuple[Place, 
     assert found == [set(expected[start : start + limit]) for start in range(0, len(expected), limit)]
 
 
-def test_versions_with_prefix_delimiter_and_marker_are_as_s3_lists_them(versioned: tuple[Place, Versions]) -> None:
+def test_versions_with_prefix_delimiter_and_marker_are_as_s3_lists_them(
+    versioned: tuple[Place, Versions],
+) -> None:
     place, versions = versioned
     for query in queries(random.Random(6), sorted(versions)):
         page = place.s3.list_object_versions(

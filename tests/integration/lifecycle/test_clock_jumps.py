@@ -10,7 +10,7 @@ from lifecycle_world import World
 from running_service import RunningService
 
 from tidegate.assembly import open_tables
-from tidegate.lifecycle.clock_guard import SEEN
+from tidegate.lifecycle.passes.clock_guard import SEEN
 from tidegate.settings import load
 
 DAY_NS = 86_400 * 1_000_000_000

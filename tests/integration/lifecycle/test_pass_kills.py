@@ -19,7 +19,7 @@ from lifecycle_world import World
 from running_service import RunningService
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.lifecycle.passes import PassProgress
+from tidegate.lifecycle.passes.pass_records import PassProgress
 from tidegate.processes import descendants_of
 
 KILLS = int(os.environ.get("CRASH_PASSES", "3"))

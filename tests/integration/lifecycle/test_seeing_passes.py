@@ -19,9 +19,9 @@ from running_service import RunningService
 
 from tidegate.assembly import open_store, open_tables, open_topics
 from tidegate.datadir import DataDirectory
-from tidegate.lifecycle.inspection import Inspector
-from tidegate.lifecycle.simulation import SimulationView
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.queries.inspection import Inspector
+from tidegate.lifecycle.queries.simulation import SimulationView
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 

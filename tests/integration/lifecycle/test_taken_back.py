@@ -17,11 +17,11 @@ from running_service import RunningService
 from tidegate import assembly
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, BucketTask
 from tidegate.core.records import Bucket
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.bucket_processor import BucketProcessor
-from tidegate.lifecycle.object_processor import ObjectProcessor
-from tidegate.lifecycle.rate import RateLimit
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.acting.object_processor import ObjectProcessor
+from tidegate.lifecycle.acting.rate import RateLimit
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
 from tidegate.lifecycle.topics import backlog, create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault

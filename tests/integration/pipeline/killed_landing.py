@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from tidegate import assembly
-from tidegate.pipeline.landing import land
-from tidegate.pipeline.log_table import LogTable
-from tidegate.pipeline.session import open_session
+from tidegate.pipeline.log.landing import land
+from tidegate.pipeline.log.log_table import LogTable
+from tidegate.pipeline.session.spark_session import open_session
 from tidegate.settings import Settings
 
 

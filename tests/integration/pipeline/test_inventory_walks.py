@@ -9,10 +9,10 @@ import pytest
 from inventory_reports import CSV_COLUMNS, CURRENT_ONLY, report, written
 from log_cases import MIDNIGHT, Log, put
 
-from tidegate.pipeline.inventory import choose
-from tidegate.pipeline.listing_source import WalkedBucket, listed_versions
-from tidegate.pipeline.reported_versions import versions_of_buckets
-from tidegate.pipeline.tag_needs import TagNeed
+from tidegate.pipeline.walk.inventory import choose
+from tidegate.pipeline.walk.listing_source import WalkedBucket, listed_versions
+from tidegate.pipeline.walk.reported_versions import versions_of_buckets
+from tidegate.pipeline.walk.tag_needs import TagNeed
 
 COLUMNS = (*CSV_COLUMNS, "StorageClass")
 NAME = "spark-inventoried"

@@ -12,8 +12,8 @@ import pytest
 
 from tidegate import assembly
 from tidegate.core.events import Event, EventKind
-from tidegate.pipeline.landing import land
-from tidegate.pipeline.log_table import LogTable
+from tidegate.pipeline.log.landing import land
+from tidegate.pipeline.log.log_table import LogTable
 from tidegate.ports import Record
 from tidegate.settings import Settings
 
@@ -35,7 +35,7 @@ def topics(tmp_path):
 
 @pytest.mark.parametrize(
     ("module", "step", "landed"),
-    [("tidegate.pipeline.log_table", "_move", 0), ("tidegate.pipeline.manifest", "store", EVENTS)],
+    [("tidegate.pipeline.log.log_table", "_move", 0), ("tidegate.pipeline.log.manifest", "store", EVENTS)],
 )
 def test_a_landing_that_is_killed_is_ended_by_the_next(spark, tmp_path, topics, module, step, landed):
     killed = subprocess.run([sys.executable, PROGRAM, tmp_path, module, step], capture_output=True, text=True)

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
-from tidegate.core.lifecycle.assess import Effect, Terms
+from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.pipeline.actions import RuledBucket, actions_frame
-from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.listing_source import WalkedBucket, listed_uploads, listed_versions, newest_first
-from tidegate.pipeline.places import of_uploads, placed
-from tidegate.pipeline.tag_needs import tag_needs
+from tidegate.pipeline.plan.actions import RuledBucket, actions_frame
+from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.version_roles import of_uploads, placed
+from tidegate.pipeline.walk.listing_source import WalkedBucket, listed_uploads, listed_versions, newest_first
+from tidegate.pipeline.walk.tag_needs import tag_needs
 
 KEYS = ["a", "a-1", "a/1", "a/2", "b/x/1", "b/x/2", "c:d", "é/😀", "sp ace/+", *(f"many/{n:03}" for n in range(40))]
 TAGGED = Filter(prefix="a", tags=(("keep", "no"),))
@@ -27,7 +27,7 @@ RULES = RuleSet(
         Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
     )
 )
-TERMS = Terms(Versioning.ENABLED, day_seconds=1)
+TERMS = BucketContext(Versioning.ENABLED, day_seconds=1)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from pool_world import World, backends_in, client, make_world
 
-from tidegate.core.storable import bucket_problem
+from tidegate.core.backend_traits import bucket_problem
 
 
 @pytest.fixture(scope="module")

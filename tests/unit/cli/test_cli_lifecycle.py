@@ -12,9 +12,9 @@ from cli_runs import Run, parsed, put
 from tidegate.assembly import open_tables
 from tidegate.cli.printing import show, show_bytes
 from tidegate.cli.ticker import Ticker
-from tidegate.lifecycle.clock_guard import SEEN
-from tidegate.lifecycle.day import DEMO_DAY
-from tidegate.lifecycle.passes import BucketReport, PassReport, PassReports, PassRequests, PassStatus
+from tidegate.lifecycle.buckets.time_scale import DEMO_DAY
+from tidegate.lifecycle.passes.clock_guard import SEEN
+from tidegate.lifecycle.passes.pass_records import BucketReport, PassReport, PassReports, PassRequests, PassStatus
 from tidegate.settings import load
 
 RULES = (

@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.core.permissions import allowed
 from tidegate.core.records import BucketPolicy, KeyPolicy
-from tidegate.gateway.operations import OPERATIONS
+from tidegate.gateway.operations.table import OPERATIONS
 
 # Per operation: what a readonly and a writeonly key may do, and what upload, download and public open to everybody.
 # A readwrite key may do everything and the policy none opens nothing.

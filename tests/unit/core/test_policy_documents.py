@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidegate.core import permissions, policy_documents
 from tidegate.core.records import BucketPolicy
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.operations import OPERATIONS
+from tidegate.gateway.operations.table import OPERATIONS
 
 BUCKET, OBJECTS = "arn:aws:s3:::b", "arn:aws:s3:::b/*"
 READ_BUCKET, READ_OBJECTS = ["s3:GetBucketLocation", "s3:ListBucket"], ["s3:GetObject"]

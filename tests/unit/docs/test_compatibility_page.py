@@ -5,7 +5,7 @@ from __future__ import annotations
 from compatibility_page import BEYOND_BOTOCORE, MODEL, OLDER_NAMES, PAGE, rows
 
 from tidegate.core.s3errors import CODES
-from tidegate.gateway.operations import OPERATIONS
+from tidegate.gateway.operations.table import OPERATIONS
 
 ROWS = rows()
 

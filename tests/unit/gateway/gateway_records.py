@@ -11,9 +11,9 @@ from tidegate.core import sigv4
 from tidegate.core.records import BackendEntry
 from tidegate.core.sigv4.canonical import canonical_pairs, canonical_request
 from tidegate.core.sigv4.keys import format_stamp, string_to_sign
-from tidegate.gateway.admission import Admission, admit
-from tidegate.gateway.directory import Directory, Missing
-from tidegate.gateway.http1 import RequestHead
+from tidegate.gateway.http.http1 import RequestHead
+from tidegate.gateway.requests.admission import Admission, admit
+from tidegate.gateway.requests.directory import Directory, Missing
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault

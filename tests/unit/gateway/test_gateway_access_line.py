@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.gateway.access_log import AccessLine
-from tidegate.gateway.http1 import BadMessage, RequestHead
+from tidegate.gateway.http.access_log import AccessLine
+from tidegate.gateway.http.http1 import BadMessage, RequestHead
 from tidegate.logs import AccessLog
 from tidegate.settings import LogSettings
 

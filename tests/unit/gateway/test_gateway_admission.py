@@ -10,7 +10,7 @@ import uvloop
 from gateway_records import Records
 
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.admission import Admission, admit
+from tidegate.gateway.requests.admission import Admission, admit
 
 
 @pytest.fixture(scope="module")

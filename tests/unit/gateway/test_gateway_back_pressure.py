@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidegate.gateway.transfer import Transfer
+from tidegate.gateway.requests.transfer import Transfer
 
 
 @pytest.mark.parametrize(

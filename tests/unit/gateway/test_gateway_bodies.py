@@ -13,8 +13,8 @@ from gateway_records import Records
 
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4 import STREAMING_SIGNED, STREAMING_UNSIGNED_TRAILER
-from tidegate.gateway import bodies
-from tidegate.gateway.admission import Admission
+from tidegate.gateway.requests import bodies
+from tidegate.gateway.requests.admission import Admission
 
 TAGS = b"<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"
 

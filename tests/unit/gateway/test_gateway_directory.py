@@ -13,8 +13,8 @@ from gateway_records import Records
 
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.errors import Unavailable
-from tidegate.gateway import directory as directory_module
-from tidegate.gateway.directory import Directory, Missing
+from tidegate.gateway.requests import directory as directory_module
+from tidegate.gateway.requests.directory import Directory, Missing
 from tidegate.pools.changes import ChangeCounter
 
 

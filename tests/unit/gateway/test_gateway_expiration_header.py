@@ -12,9 +12,9 @@ from gateway_records import Records
 
 from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
-from tidegate.gateway import expiration
-from tidegate.gateway.admission import Admission
-from tidegate.gateway.http1 import ResponseHead
+from tidegate.gateway.http.http1 import ResponseHead
+from tidegate.gateway.requests import expiration
+from tidegate.gateway.requests.admission import Admission
 
 SECOND = 1_000_000_000
 MODIFIED = "Last-Modified: Tue, 15 Oct 2030 10:00:00 GMT"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tidegate.core.checksums import md5_check
 from tidegate.core.post_policy import SizeRange
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.form_intake import FormIntake
-from tidegate.gateway.form_reader import MOST_BYTES_BEFORE_FILE, FormReader
-from tidegate.gateway.form_reply import redirect_to
-from tidegate.gateway.http1 import RequestHead
+from tidegate.gateway.http.http1 import RequestHead
+from tidegate.gateway.operations.form_reply import redirect_to
+from tidegate.gateway.requests.form_intake import FormIntake
+from tidegate.gateway.requests.form_reader import MOST_BYTES_BEFORE_FILE, FormReader
 
 BOUNDARY = b"----Boundary"
 FILE = b'Content-Disposition: form-data; name="file"; filename="%b"\r\nContent-Type: text/plain'

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.sigv4 import STREAMING_SIGNED, STREAMING_UNSIGNED_TRAILER, Signer
-from tidegate.gateway import bodies
-from tidegate.gateway.requests import ForwardedRequest
+from tidegate.gateway.requests import bodies
+from tidegate.gateway.requests.forwarding import ForwardedRequest
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.errors import Unavailable
-from tidegate.gateway import intents as intents_module
-from tidegate.gateway.intents import Intent, Intents, parse
+from tidegate.gateway.changes import intents as intents_module
+from tidegate.gateway.changes.intents import Intent, Intents, parse
 
 
 def intent(key: str = "k", version: str = "", upload: str = "") -> Intent:
@@ -201,7 +201,7 @@ def test_nobody_takes_a_file_for_abandoned_whose_owner_is_about_to_lock_it(direc
 WRITER = """
 import sys
 from pathlib import Path
-from tidegate.gateway import intents
+from tidegate.gateway.changes import intents
 intents._REWRITTEN_BYTES = 2000
 opened = intents.Intents(Path(sys.argv[1]))
 opened.begin(intents.Intent(1.0, "pool", "bucket", (("stays", ""),)))

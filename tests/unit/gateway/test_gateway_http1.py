@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.gateway.http1 import LAST_CHUNK, BadMessage, ChunkedDecoder, RequestHead, ResponseHead, chunk
+from tidegate.gateway.http.http1 import LAST_CHUNK, BadMessage, ChunkedDecoder, RequestHead, ResponseHead, chunk
 
 HOST = b"Host: gate\r\n"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tidegate.core.chunked import chunked_body
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4 import STREAMING_UNSIGNED_TRAILER
-from tidegate.gateway.http1 import LAST_CHUNK, RequestHead, chunk
-from tidegate.gateway.intake import Intake
+from tidegate.gateway.http.http1 import LAST_CHUNK, RequestHead, chunk
+from tidegate.gateway.requests.intake import Intake
 
 
 def head(*headers: bytes) -> RequestHead:

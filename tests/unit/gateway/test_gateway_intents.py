@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidegate.gateway.intents import Intent, Intents
+from tidegate.gateway.changes.intents import Intent, Intents
 
 
 def intent(key: str = "k", version: str = "", upload: str = "") -> Intent:
@@ -44,7 +44,7 @@ def test_what_is_open_when_a_gateway_ends_is_found_by_another(tmp_path: Path) ->
 KILLED = """
 import sys, time
 from pathlib import Path
-from tidegate.gateway.intents import Intent, Intents
+from tidegate.gateway.changes.intents import Intent, Intents
 intents = Intents(Path(sys.argv[1]))
 intents.begin(Intent(1.0, "pool", "bucket", (("open", ""),)))
 intents.end(intents.begin(Intent(1.0, "pool", "bucket", (("done", ""),))))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidegate.core.operations import passed_on, read_query
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.operations import OPERATIONS, TABLE
+from tidegate.gateway.operations.table import OPERATIONS, TABLE
 
 COPY = {b"x-amz-copy-source": b"/b/k"}
 FORM = {b"content-type": b"multipart/form-data; boundary=x"}

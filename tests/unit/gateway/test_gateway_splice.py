@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tidegate.gateway import splice
-from tidegate.gateway.splice import SMALLEST, Splice
+from tidegate.gateway.http import splice
+from tidegate.gateway.http.splice import SMALLEST, Splice
 
 MIB = 1 << 20
 

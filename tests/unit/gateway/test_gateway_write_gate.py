@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.errors import Unavailable
-from tidegate.gateway.operations import OPERATIONS
-from tidegate.gateway.write_gate import WriteGate
+from tidegate.gateway.changes.write_gate import WriteGate
+from tidegate.gateway.operations.table import OPERATIONS
 from tidegate.space import free_bytes
 
 ALL_THERE_IS = 1 << 60  # more than any disk has: every place has less left than this

@@ -17,14 +17,14 @@ from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, AuditRecord, BucketTask, ObjectTask
 from tidegate.core.records import Bucket, Pool
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.bucket_list import BucketList, ListedBucket
-from tidegate.lifecycle.bucket_processor import BucketProcessor
-from tidegate.lifecycle.conductor import Conductor
-from tidegate.lifecycle.object_processor import ObjectProcessor
-from tidegate.lifecycle.populator import QueuePopulator
-from tidegate.lifecycle.rate import RateLimit
-from tidegate.lifecycle.stores import Stores
+from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.acting.object_processor import ObjectProcessor
+from tidegate.lifecycle.acting.rate import RateLimit
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.buckets.populator import QueuePopulator
+from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
+from tidegate.lifecycle.passes.conductor import Conductor
 from tidegate.lifecycle.topics import create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault

@@ -9,10 +9,10 @@ import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
 
 from tidegate.core.errors import Conflict
-from tidegate.lifecycle.clock_guard import SEEN, ClockGuard, clock_problems
-from tidegate.lifecycle.control import LifecycleControl
-from tidegate.lifecycle.pass_inspection import PassInspector
-from tidegate.lifecycle.passes import PassOrder, PassRequests, PassStatus, new_pass_id
+from tidegate.lifecycle.passes.clock_guard import SEEN, ClockGuard, clock_problems
+from tidegate.lifecycle.passes.pass_records import PassOrder, PassRequests, PassStatus, new_pass_id
+from tidegate.lifecycle.queries.control import LifecycleControl
+from tidegate.lifecycle.queries.pass_inspection import PassInspector
 
 ONE = 1_800_000_000.0
 DAY = 86_400.0

@@ -7,10 +7,10 @@ from lifecycle_place import DAYS, LifecyclePlace, rule_set
 
 from tidegate.core.errors import Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
-from tidegate.lifecycle.conductor import Conductor
-from tidegate.lifecycle.listing_pass import ListingEngine
-from tidegate.lifecycle.pass_lock import LOCK, PassLock
-from tidegate.lifecycle.passes import (
+from tidegate.lifecycle.passes.conductor import Conductor
+from tidegate.lifecycle.passes.listing_pass import ListingEngine
+from tidegate.lifecycle.passes.pass_lock import LOCK, PassLock
+from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
     PassProgress,
     PassReport,
@@ -146,7 +146,7 @@ def test_a_pass_for_one_bucket_leaves_the_others_alone(place: LifecyclePlace) ->
 
 
 def test_only_the_newest_reports_are_kept(place: LifecyclePlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.lifecycle.passes._MOST_REPORTS", 3)
+    monkeypatch.setattr("tidegate.lifecycle.passes.pass_records._MOST_REPORTS", 3)
     place.pool()
     place.bucket("photos", rule_set(DAYS))
     conductor = place.conductor(interval_seconds=1)

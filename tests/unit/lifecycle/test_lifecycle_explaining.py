@@ -21,7 +21,7 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload
 from tidegate.core.records import Bucket
 from tidegate.core.xml_writer import iso_time
-from tidegate.lifecycle.inspection import Inspector, KeyExplanationView
+from tidegate.lifecycle.queries.inspection import Inspector, KeyExplanationView
 from tidegate.settings import LifecycleSettings
 
 DAY = 86_400.0

@@ -17,7 +17,7 @@ from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask, Outcom
 from tidegate.core.listings import ListedUpload, ListedVersion
 from tidegate.core.records import Bucket
 from tidegate.core.xml_writer import iso_time
-from tidegate.lifecycle import acting
+from tidegate.lifecycle.acting import bucket_actions
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
 
@@ -27,7 +27,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(bucket_actions, "_FIRST_PAUSE_SECONDS", 0.0)
 
 
 class Scene:
@@ -290,8 +290,8 @@ def test_what_is_gone_after_trouble_with_its_key_was_our_doing(scene: Scene) -> 
 def test_lasting_trouble_is_left_for_later_and_then_to_the_next_pass(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.lifecycle.task_consumer._POSTPONED_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr("tidegate.lifecycle.object_processor._SICK_SECONDS", 0.0)
+    monkeypatch.setattr("tidegate.lifecycle.acting.task_consumer._POSTPONED_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("tidegate.lifecycle.acting.object_processor._SICK_SECONDS", 0.0)
     scene.store.trouble = [("before", Unavailable("no answer"))] * 100
     scene.publish(scene.task(scene.store.put("a", OLD)))
     processor = scene.place.object_processor()

@@ -12,9 +12,8 @@ import pytest
 from lifecycle_place import LifecyclePlace
 
 from tidegate.core.errors import Conflict, NotFound, Unavailable
-from tidegate.lifecycle.pass_inspection import PassInspector, PassProgressView
-from tidegate.lifecycle.pass_lock import LOCK
-from tidegate.lifecycle.passes import (
+from tidegate.lifecycle.passes.pass_lock import LOCK
+from tidegate.lifecycle.passes.pass_records import (
     BucketReport,
     PassProgress,
     PassReport,
@@ -22,7 +21,8 @@ from tidegate.lifecycle.passes import (
     PassRequests,
     PassStatus,
 )
-from tidegate.lifecycle.plan_files import PlanFiles
+from tidegate.lifecycle.passes.plan_files import PlanFiles
+from tidegate.lifecycle.queries.pass_inspection import PassInspector, PassProgressView
 from tidegate.settings import LifecycleSettings
 
 SECOND = 1_000_000_000

@@ -14,12 +14,12 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.lifecycle.tasks import AuditRecord, ObjectTask, Outcome
 from tidegate.core.records import BucketState
 from tidegate.core.shards import SHARDS, shard
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.bucket_list import BucketList, ListedBucket
-from tidegate.lifecycle.bucket_work import BucketWork, Ending, PassClock, depends_on_changes, work_in
-from tidegate.lifecycle.cursor_store import CursorStore
-from tidegate.lifecycle.settling import Endings
-from tidegate.lifecycle.snapshot import BucketSnapshot, take_snapshot
+from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.buckets.cursor_store import CursorStore
+from tidegate.lifecycle.passes.bucket_work import BucketOutcome, BucketWork, PassClock, depends_on_changes, work_in
+from tidegate.lifecycle.passes.outcomes import OutcomeTracker
+from tidegate.lifecycle.passes.snapshot import BucketSnapshot, take_snapshot
 
 SECOND = 1_000_000_000
 DAY = 100 * SECOND  # as in `LifecyclePlace`
@@ -49,11 +49,11 @@ def made(place: LifecyclePlace, rules: RuleSet, *, known_since: int = 0) -> str:
 
 
 def passed(
-    place: LifecyclePlace, times: PassClock, ending: Ending | None = None, *, is_stuck: bool = False
+    place: LifecyclePlace, times: PassClock, ending: BucketOutcome | None = None, *, is_stuck: bool = False
 ) -> BucketWork:
     """One pass in the only bucket."""
     work = work_in(snapshot_of(place), times, changed_ns=0)
-    CursorStore(place.tables).save(work.uid, work.cursors_after(ending or Ending(), is_stuck=is_stuck))
+    CursorStore(place.tables).save(work.uid, work.cursors_after(ending or BucketOutcome(), is_stuck=is_stuck))
     return work
 
 
@@ -77,7 +77,7 @@ def test_a_new_bucket_is_walked_for_everything_and_then_replayed(place: Lifecycl
 def test_trouble_in_one_shard_holds_up_that_shard_only(place: LifecyclePlace) -> None:
     uid = made(place, rule_set(DAYS))
     passed(place, clock())
-    passed(place, clock(NOW + DAY), Ending(unsettled={3: NOW + 7}))
+    passed(place, clock(NOW + DAY), BucketOutcome(unsettled={3: NOW + 7}))
     frontiers = {where: cursor.frontier_ns for where, cursor in cursors(place, uid).items()}
     assert frontiers.pop(3) == NOW + 6
     assert set(frontiers.values()) == {NOW + DAY}
@@ -86,7 +86,7 @@ def test_trouble_in_one_shard_holds_up_that_shard_only(place: LifecyclePlace) ->
 def test_what_was_due_long_ago_holds_the_cursor_where_it_is(place: LifecyclePlace) -> None:
     uid = made(place, rule_set(DAYS))
     passed(place, clock())
-    passed(place, clock(NOW + DAY), Ending(unsettled={3: 1}))
+    passed(place, clock(NOW + DAY), BucketOutcome(unsettled={3: 1}))
     assert cursors(place, uid)[3].frontier_ns == WALKED_UNTIL
 
 
@@ -107,7 +107,7 @@ def test_a_bucket_that_is_stuck_stays_where_it_is_and_shows_a_lag(place: Lifecyc
 def test_something_locked_brings_the_walker_back_a_day_later_to_its_shard(place: LifecyclePlace) -> None:
     made(place, rule_set(DAYS))
     passed(place, clock())
-    passed(place, clock(NOW + DAY), Ending(locked=frozenset({5})))
+    passed(place, clock(NOW + DAY), BucketOutcome(locked=frozenset({5})))
     assert not passed(place, clock(NOW + 2 * DAY - 1)).is_walked
     revisit = passed(place, clock(NOW + 2 * DAY))
     assert set(revisit.walked_for().values()) == {1 << 5}
@@ -205,7 +205,7 @@ def record(uid: str, key: str, outcome: Outcome, *, became_due: int = 5, pass_id
 def test_the_audit_trail_is_counted_once_however_often_it_is_looked_at(place: LifecyclePlace) -> None:
     trail = AuditTrail(place.topics)
     trail.append([record("u", "before", Outcome.DONE)])
-    endings = Endings(place.topics, "pass", trail.ends())
+    endings = OutcomeTracker(place.topics, "pass", trail.ends())
     assert endings.catch_up() == 0
     trail.append([record("u", f"k{number}", Outcome.DONE) for number in range(2500)])
     trail.append([record("u", "other", Outcome.DONE, pass_id="another")])
@@ -213,10 +213,10 @@ def test_the_audit_trail_is_counted_once_however_often_it_is_looked_at(place: Li
     trail.append([record("v", "a", Outcome.BLOCKED, became_due=9), record("v", "a", Outcome.RETRY_LATER, became_due=7)])
     trail.append([record("v", "b", Outcome.SKIPPED_OBJECT_LOCK), record("v", "c", Outcome.NOOP_RESOLVED)])
     assert endings.catch_up() == 2504
-    assert endings.of("u") == Ending({"DONE": 2500})
-    assert endings.of("v") == Ending(
+    assert endings.of("u") == BucketOutcome({"DONE": 2500})
+    assert endings.of("v") == BucketOutcome(
         {"BLOCKED": 1, "RETRY_LATER": 1, "SKIPPED_OBJECT_LOCK": 1, "NOOP_RESOLVED": 1},
         {shard("photos", "a"): 7},
         frozenset({shard("photos", "b")}),
     )
-    assert (endings.count("v"), endings.of("w")) == (4, Ending())
+    assert (endings.count("v"), endings.of("w")) == (4, BucketOutcome())

@@ -9,7 +9,7 @@ from tidegate.core.lifecycle.cursors import CURSORS
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
 from tidegate.core.records import Bucket, BucketState
-from tidegate.lifecycle.bucket_list import reconcile
+from tidegate.lifecycle.buckets.bucket_list import reconcile
 from tidegate.ports import Record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.lifecycle.rate import RateLimit, Workers
+from tidegate.lifecycle.acting.rate import RateLimit, Workers
 
 
 class Clock:

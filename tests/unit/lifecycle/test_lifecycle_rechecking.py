@@ -15,7 +15,7 @@ from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.core.records import Bucket
-from tidegate.lifecycle import acting
+from tidegate.lifecycle.acting import bucket_actions
 from tidegate.lifecycle.topics import backlog
 
 OLD = 1000.0
@@ -28,7 +28,7 @@ KEEPS_TWO = (
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(bucket_actions, "_FIRST_PAUSE_SECONDS", 0.0)
 
 
 @dataclass

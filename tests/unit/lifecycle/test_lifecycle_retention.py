@@ -11,8 +11,8 @@ from lifecycle_place import DAYS, LOG, LifecyclePlace, rule_set
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.lifecycle.retention import Retention
 from tidegate.lifecycle.topics import BUCKET_GROUP, OBJECT_GROUP, POPULATOR_GROUP
-from tidegate.pipeline import manifest
-from tidegate.pipeline.manifest import Manifest
+from tidegate.pipeline.log import manifest
+from tidegate.pipeline.log.manifest import Manifest
 from tidegate.ports import Record
 from tidegate.settings import LifecycleSettings, MetalogSettings, Settings
 

@@ -15,8 +15,8 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml_writer import iso_time
-from tidegate.lifecycle.inspection import Inspector
-from tidegate.lifecycle.simulation import SimulatedActions, SimulationView, passes_at
+from tidegate.lifecycle.queries.inspection import Inspector
+from tidegate.lifecycle.queries.simulation import SimulatedActions, SimulationView, passes_at
 from tidegate.settings import LifecycleSettings
 
 DAY = 86_400.0

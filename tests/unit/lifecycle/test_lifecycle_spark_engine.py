@@ -20,15 +20,22 @@ from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.core.records import Bucket, BucketState
-from tidegate.lifecycle.bucket_list import chosen
-from tidegate.lifecycle.bucket_work import Ending, PassClock, work_in
-from tidegate.lifecycle.conductor import Conductor
-from tidegate.lifecycle.cursor_store import CursorStore
-from tidegate.lifecycle.pass_lock import KeptLock, PassLock
-from tidegate.lifecycle.passes import PassOrder, PassProgress, PassReport, PassReports, PassStatus, new_pass_id
-from tidegate.lifecycle.snapshot import take_snapshot
-from tidegate.lifecycle.spark_engine import SparkEngine
-from tidegate.lifecycle.stop_switch import StopSwitch
+from tidegate.lifecycle.acting.stop_switch import StopSwitch
+from tidegate.lifecycle.buckets.bucket_list import chosen
+from tidegate.lifecycle.buckets.cursor_store import CursorStore
+from tidegate.lifecycle.passes.bucket_work import BucketOutcome, PassClock, work_in
+from tidegate.lifecycle.passes.conductor import Conductor
+from tidegate.lifecycle.passes.pass_lock import KeptLock, PassLock
+from tidegate.lifecycle.passes.pass_records import (
+    PassOrder,
+    PassProgress,
+    PassReport,
+    PassReports,
+    PassStatus,
+    new_pass_id,
+)
+from tidegate.lifecycle.passes.snapshot import take_snapshot
+from tidegate.lifecycle.passes.spark_engine import SparkEngine
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
 from tidegate.settings import Settings
@@ -95,7 +102,7 @@ def walked(scene: Scene, now: int) -> None:
         place.tables, place.open_stores(), place.settings, chosen(place.tables), now_ns=now
     ).buckets
     work = work_in(bucket, PassClock(now, now, 0, 0, 0, 0, 0))
-    CursorStore(place.tables).save(work.uid, work.cursors_after(Ending(), is_stuck=False))
+    CursorStore(place.tables).save(work.uid, work.cursors_after(BucketOutcome(), is_stuck=False))
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from memory_store import MemoryStore
 
 from tidegate.core.errors import Conflict, NotFound, Refused
 from tidegate.core.lifecycle.tasks import Outcome
-from tidegate.lifecycle import stop_switch
-from tidegate.lifecycle.control import LifecycleControl
-from tidegate.lifecycle.pass_inspection import PassInspector
-from tidegate.lifecycle.passes import PassOrder, PassReports, PassRequests, PassStatus, new_pass_id
-from tidegate.lifecycle.rate import Workers
-from tidegate.lifecycle.stop_switch import StopReader, StopSwitch, read_stops
+from tidegate.lifecycle.acting import stop_switch
+from tidegate.lifecycle.acting.rate import Workers
+from tidegate.lifecycle.acting.stop_switch import StopReader, StopSwitch, read_stops
+from tidegate.lifecycle.passes.pass_records import PassOrder, PassReports, PassRequests, PassStatus, new_pass_id
+from tidegate.lifecycle.queries.control import LifecycleControl
+from tidegate.lifecycle.queries.pass_inspection import PassInspector
 from tidegate.lifecycle.topics import backlog
 
 ONE = 1_800_000_000.0

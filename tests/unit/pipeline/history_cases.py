@@ -9,7 +9,7 @@ from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets
 from plans import generated
 
 from tidegate.core.events import Event, EventKind
-from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Terms
+from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, BucketContext
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 
 KEY = "k"
@@ -23,7 +23,7 @@ _TAGS = ((("a", "1"),), (), (("a", "1"), ("b", "1")), (("a", "2"),))
 @dataclass(frozen=True)
 class History:
     events: tuple[Event, ...]
-    terms: Terms
+    terms: BucketContext
 
 
 class Writer:
@@ -129,7 +129,7 @@ def histories(draw):
     for _ in range(draw(st.integers(1, 12))):
         writer.tick()
         choose(MOVES)(writer)
-    terms = Terms(
+    terms = BucketContext(
         writer.state,
         day_seconds=draw(st.sampled_from([86_400, 43_200, 10])),
         minimum_transition_bytes=draw(st.sampled_from([0, 128 * 1024])),

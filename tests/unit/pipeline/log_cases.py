@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.core.events import Event, EventKind
-from tidegate.pipeline.landing import land
-from tidegate.pipeline.log_table import LogTable
+from tidegate.pipeline.log.landing import land
+from tidegate.pipeline.log.log_table import LogTable
 from tidegate.ports import Record
 
 TOPIC = "metadata-log"

@@ -12,14 +12,14 @@ from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets
 from plans import generated
 
 from tidegate.core.events import EventKind
-from tidegate.core.lifecycle.assess import Effect, Terms
+from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.cursors import Clock, Walk, WalkResult, advanced, plan_shard
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.partition import partition
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import shard
-from tidegate.pipeline.actions import RuledBucket, ScopedAction
-from tidegate.pipeline.frontier import Frontier
+from tidegate.pipeline.plan.actions import RuledBucket, ScopedAction
+from tidegate.pipeline.plan.frontier import Frontier
 
 HOUR = 3600 * SECOND
 # Times of passes. The third comes after the clock was set back.
@@ -46,7 +46,7 @@ class Life:
 
     @property
     def terms(self):
-        return Terms(self.writer.state, day_seconds=self.day_seconds, transitions_act=False)
+        return BucketContext(self.writer.state, day_seconds=self.day_seconds, transitions_act=False)
 
     def write_until(self, now_ns, since_ns):
         """What clients do before a pass, and after all passes before it, of which `since_ns` is the latest."""

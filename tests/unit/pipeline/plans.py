@@ -11,8 +11,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.decide import Planned
 from tidegate.core.lifecycle.rules import ActionKind
-from tidegate.pipeline.event_columns import converted
-from tidegate.pipeline.places import UPLOAD_SCHEMA, VERSION_SCHEMA
+from tidegate.pipeline.log.event_columns import converted
+from tidegate.pipeline.plan.version_roles import UPLOAD_SCHEMA, VERSION_SCHEMA
 
 _SEQUENCED = StructType([*VERSION_SCHEMA.fields, StructField("sequence", IntegerType())])
 _FIELDS = [field.name for field in fields(Planned)]

@@ -9,9 +9,9 @@ from plans import generated, of_core, of_spark, uploads_frame, versions_frame
 from pyspark.sql import functions as F
 
 from tidegate.core.lifecycle.decide import decide
-from tidegate.pipeline.actions import RuledBucket, actions_frame, most_newer
-from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.places import of_uploads, placed
+from tidegate.pipeline.plan.actions import RuledBucket, actions_frame, most_newer
+from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.version_roles import of_uploads, placed
 
 CASES = 2000
 KEY = "k"

@@ -6,20 +6,20 @@ import pytest
 from lifecycle_cases import DAY, MIDNIGHT, SECOND
 
 from tidegate.core.events import EventKind
-from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.assess import BucketContext
 from tidegate.core.lifecycle.due import after_days
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.pipeline.actions import RuledBucket
-from tidegate.pipeline.frontier import Crossing, Frontier, crossings, spans
+from tidegate.pipeline.plan.actions import RuledBucket
+from tidegate.pipeline.plan.frontier import DueWindow, Frontier, due_windows, spans
 
 HOUR = 3600 * SECOND
 
 
 def crossed(*actions, after_ns, until_ns, shards=(0,), tags=(), versioning=Versioning.OFF, day_seconds=86_400):
     rule_set = RuleSet((Rule("r", True, Filter(prefix="p", tags=tags), actions),))
-    bucket = RuledBucket("uid", rule_set, Terms(versioning, day_seconds=day_seconds))
-    return crossings([Frontier(bucket, dict.fromkeys(shards, after_ns))], until_ns)
+    bucket = RuledBucket("uid", rule_set, BucketContext(versioning, day_seconds=day_seconds))
+    return due_windows([Frontier(bucket, dict.fromkeys(shards, after_ns))], until_ns)
 
 
 @pytest.mark.parametrize("day_seconds", [86_400, 10, 0.5])
@@ -72,5 +72,5 @@ def test_shards_that_have_come_equally_far_are_taken_together():
 
 def test_stretches_that_touch_are_read_as_one():
     given = [(5, 9), (1, 3), (4, 4), (20, 30), (22, 25)]
-    found = [Crossing("uid", 1, ("put",), "", False, first_ns, last_ns) for first_ns, last_ns in given]
+    found = [DueWindow("uid", 1, ("put",), "", False, first_ns, last_ns) for first_ns, last_ns in given]
     assert spans(found) == [(1, 9), (20, 30)]

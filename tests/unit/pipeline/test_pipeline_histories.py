@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.rules import ActionKind
-from tidegate.pipeline.actions import RuledBucket, actions_frame, most_newer
-from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.places import of_uploads, placed
-from tidegate.pipeline.versions import uploads_of, versions_of
+from tidegate.pipeline.plan.actions import RuledBucket, actions_frame, most_newer
+from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.version_roles import of_uploads, placed
+from tidegate.pipeline.plan.versions import uploads_of, versions_of
 
 
 @pytest.mark.parametrize("now_ns", PRESENTS)

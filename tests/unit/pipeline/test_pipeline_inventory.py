@@ -13,9 +13,9 @@ from memory_store import MemoryStore
 from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import latest_moment_ns
-from tidegate.pipeline.inventory import check, choose, open_report
-from tidegate.pipeline.inventory_rows import report_rows
-from tidegate.pipeline.listed_rows import Rows
+from tidegate.pipeline.walk.inventory import check, choose, open_report
+from tidegate.pipeline.walk.inventory_rows import report_rows
+from tidegate.pipeline.walk.listed_rows import Rows
 
 CREATED_NS = 1_800_000_000_000_000_000
 HOUR_NS = 3_600_000_000_000

@@ -13,7 +13,7 @@ from memory_store import MemoryStore
 
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import VersionPage
-from tidegate.pipeline.key_ranges import KeyRange, divide, read
+from tidegate.pipeline.walk.key_ranges import KeyRange, divide, read
 
 keys = st.text(alphabet="ab-./ z", min_size=1, max_size=6)
 contents = st.dictionaries(keys, st.integers(1, 4), max_size=25)

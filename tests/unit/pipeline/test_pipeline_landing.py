@@ -10,8 +10,8 @@ from log_cases import DAY_NS, MIDNIGHT, NOW, PARTITIONS, TOPIC, Log, put
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.shards import bucket_day, key_hash, shard
-from tidegate.pipeline import landing, log_table
-from tidegate.pipeline.event_columns import NS_PER_DAY
+from tidegate.pipeline.log import landing, log_table
+from tidegate.pipeline.log.event_columns import NS_PER_DAY
 
 ODD_KEYS = ["a:b", "line\nbreak", "a/b/c", "sp ace+%2F", "é", "😀", "\u0000x", '"quoted\\"', "x" * 1024, "\u2028", ""]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, Log, put
 
-from tidegate.pipeline import log_table
-from tidegate.pipeline.manifest import Manifest, RejectedFile
+from tidegate.pipeline.log import log_table
+from tidegate.pipeline.log.manifest import Manifest, RejectedFile
 
 
 @pytest.fixture

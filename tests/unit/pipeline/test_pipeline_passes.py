@@ -14,11 +14,11 @@ from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.cursors import Recovery, Walk
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload, ListedVersion
-from tidegate.lifecycle.judging import Judge
-from tidegate.pipeline.actions import actions_frame, most_newer
-from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.places import of_uploads, placed
-from tidegate.pipeline.replay import Replayer
+from tidegate.lifecycle.passes.listing_evaluator import ListingEvaluator
+from tidegate.pipeline.plan.actions import actions_frame, most_newer
+from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.replay import Replayer
+from tidegate.pipeline.plan.version_roles import of_uploads, placed
 
 HISTORIES = 2000
 
@@ -106,7 +106,7 @@ class Tags:
 def judged(life, now_ns):
     """What the listing engine plans for what the bucket holds."""
     versions, uploads = life.held()
-    judge = Judge(Tags(versions), "b", life.rules, life.terms, locks=False, now_ns=now_ns)
+    judge = ListingEvaluator(Tags(versions), "b", life.rules, life.terms, locks=False, now_ns=now_ns)
     _, plan = judge.judge(life.key, [listed_version(life, *numbered) for numbered in enumerate(versions)])
     open_uploads = [ListedUpload(life.key, upload.upload_id, 0.0, text(upload.created_ns)) for upload in uploads]
     return [*plan, *judge.judge_uploads(life.key, open_uploads)]

@@ -7,15 +7,15 @@ from log_cases import MIDNIGHT
 from plans import uploads_frame, versions_frame
 
 from tidegate import assembly
-from tidegate.core.lifecycle.assess import Effect, Terms
+from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask
-from tidegate.pipeline import places
-from tidegate.pipeline.actions import RuledBucket, actions_frame
-from tidegate.pipeline.evaluate import evaluate
-from tidegate.pipeline.plan import publish_plan, tasks
+from tidegate.pipeline.plan import version_roles
+from tidegate.pipeline.plan.actions import RuledBucket, actions_frame
+from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.task_publishing import publish_plan, tasks
 from tidegate.settings import Settings
 
 RULES = RuleSet(
@@ -24,7 +24,7 @@ RULES = RuleSet(
         Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
     )
 )
-TERMS = Terms(Versioning.ENABLED, day_seconds=10)
+TERMS = BucketContext(Versioning.ENABLED, day_seconds=10)
 KEYS = ["plain", "a:b\nc", "😀/é", '"\\', "x" * 1024]
 NOW = MIDNIGHT + 11 * 10**9
 VERSION = Version("v1", MIDNIGHT, size=0, etag="e1")
@@ -35,8 +35,8 @@ UPLOAD = Upload("up/1", MIDNIGHT)
 @pytest.fixture
 def plan(spark):
     versions = [("uid", key, [VERSION]) for key in KEYS] + [("uid", "held", [HELD])]
-    subjects = places.alone(versions_frame(spark, versions).drop("sequence"))
-    subjects = subjects.unionByName(places.of_uploads(uploads_frame(spark, [("uid", "up", [UPLOAD])])))
+    subjects = version_roles.alone(versions_frame(spark, versions).drop("sequence"))
+    subjects = subjects.unionByName(version_roles.of_uploads(uploads_frame(spark, [("uid", "up", [UPLOAD])])))
     return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, TERMS)], now_ns=NOW))
 
 

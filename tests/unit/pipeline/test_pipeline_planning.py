@@ -11,13 +11,13 @@ from log_cases import Log
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import Event, EventKind
-from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.assess import BucketContext
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import SHARDS, shard
-from tidegate.pipeline.actions import RuledBucket, ScopedAction
-from tidegate.pipeline.listing_source import WalkedBucket
-from tidegate.pipeline.plan import read_plan
-from tidegate.pipeline.planning import BucketPlan, Replayed, Walked, last_changes, make_plan
+from tidegate.pipeline.plan.actions import RuledBucket, ScopedAction
+from tidegate.pipeline.plan.planning import BucketPlan, Replayed, Walked, last_changes, make_plan
+from tidegate.pipeline.plan.task_publishing import read_plan
+from tidegate.pipeline.walk.listing_source import WalkedBucket
 
 NOW = MIDNIGHT + 3 * DAY
 KEYS = ["plain", "a:b\nc", "😀/é", "x" * 1024]
@@ -41,7 +41,7 @@ def log(spark, tmp_path_factory):
 
 
 def bucket(uid, *actions, versioning=Versioning.OFF, scoped=None, complete=True):
-    terms = Terms(versioning, transitions_act=False)
+    terms = BucketContext(versioning, transitions_act=False)
     return RuledBucket(uid, rules(rule(*actions)), terms, scoped, complete)
 
 

@@ -11,15 +11,15 @@ from log_cases import Log
 from plans import of_core, of_spark
 
 from tidegate.core.events import Event, EventKind
-from tidegate.core.lifecycle.assess import Terms
+from tidegate.core.lifecycle.assess import BucketContext
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.partition import partition
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import shard
-from tidegate.pipeline.actions import RuledBucket, ScopedAction
-from tidegate.pipeline.frontier import Frontier
-from tidegate.pipeline.replay import Replayer
+from tidegate.pipeline.plan.actions import RuledBucket, ScopedAction
+from tidegate.pipeline.plan.frontier import Frontier
+from tidegate.pipeline.plan.replay import Replayer
 
 UNTIL = MIDNIGHT + 4 * DAY + 6 * 3600 * SECOND
 FRONTIERS = (1, 3600 * SECOND, DAY // 2, DAY, 2 * DAY, 3 * DAY, 30 * DAY)
@@ -128,7 +128,7 @@ LATE = {
 
 def test_what_an_event_made_match_late_is_found_though_its_days_were_over_long_before(spark, tmp_path):
     log = Log(spark, tmp_path)
-    terms = {name: Terms(versioning, day_seconds=43_200) for name, (_, _, versioning) in LATE.items()}
+    terms = {name: BucketContext(versioning, day_seconds=43_200) for name, (_, _, versioning) in LATE.items()}
     expected, frontiers = [], []
     for name, (events, rule, _) in LATE.items():
         named = [replace(event, bucket_uid=name, key=name) for event in events]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.core.errors import Unavailable
-from tidegate.pipeline import session
+from tidegate.pipeline.session import spark_session
 from tidegate.settings import Settings
 
 
@@ -26,21 +26,21 @@ def fake_java(home, says):
 def test_missing_java_is_told_with_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Unavailable, match=r"needs Java.*install Java 17"):
-        session.open_session(Settings(), tmp_path)
+        spark_session.open_session(Settings(), tmp_path)
 
 
 def test_an_old_java_is_refused_by_its_version(tmp_path, monkeypatch):
     fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Unavailable, match="Java 11, which is too old"):
-        session.check_java()
+        spark_session.check_java()
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1", "25-ea"])
 def test_newer_javas_are_taken(tmp_path, monkeypatch, version):
     fake_java(tmp_path, f'openjdk version "{version}" 2025-01-01')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    session.check_java()
+    spark_session.check_java()
 
 
 def test_the_session_counts_in_utc_and_serves_no_page(spark):
@@ -66,9 +66,9 @@ def test_the_jvm_works_in_its_scratch_directory_and_not_where_it_was_started(spa
 def test_options_of_any_characters_reach_the_jvm_unchanged():
     """`_escaped` writes what Java reads; here it is read by its rules for unicode escapes."""
     for text in ("spark.a-b.C", " = : # ! \\ \n\r\t", "é\U0001f600"):
-        units = re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), session._escaped(text))
+        units = re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), spark_session._escaped(text))
         assert units.encode("utf-16-be", "surrogatepass").decode("utf-16-be") == text
-        assert re.fullmatch(r"([A-Za-z0-9]|\\u[0-9a-f]{4})*", session._escaped(text))
+        assert re.fullmatch(r"([A-Za-z0-9]|\\u[0-9a-f]{4})*", spark_session._escaped(text))
 
 
 def listening_addresses(pid):
@@ -101,7 +101,7 @@ def test_files_of_spark_are_its_user_s_alone(spark, tmp_path):
 def test_a_standalone_cluster_needs_a_secret_and_options_are_the_operators(tmp_path):
     def options(**chosen):
         settings = Settings(spark={"master": "spark://127.0.0.1:7077"} | chosen)
-        return session._options(settings, tmp_path / "spark", tmp_path / "scratch")
+        return spark_session._options(settings, tmp_path / "spark", tmp_path / "scratch")
 
     with pytest.raises(Unavailable, match=r"spark\.secret"):
         options()
@@ -119,7 +119,7 @@ def test_scratch_files_lie_in_the_data_directory_and_those_of_ended_processes_go
     home = tmp_path / "spark"
     left = home / "scratch" / "4194305"  # larger than any process id
     left.mkdir(parents=True)
-    session.open_session(Settings(), tmp_path)
+    spark_session.open_session(Settings(), tmp_path)
     assert not left.exists()
     assert (home / "scratch" / str(os.getpid())).is_dir()
 
@@ -127,7 +127,7 @@ def test_scratch_files_lie_in_the_data_directory_and_those_of_ended_processes_go
 def test_a_data_directory_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="cannot be used for Spark's files"):
-        session.open_session(Settings(), tmp_path / "file")
+        spark_session.open_session(Settings(), tmp_path / "file")
 
 
 def test_python_workers_read_no_archives_of_spark_for_their_modules(spark):

@@ -16,10 +16,10 @@ from tidegate.core.lifecycle.rules import LIFECYCLE, ActionKind
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
 from tidegate.core.lifecycle.tasks import AuditRecord, ObjectTask, Outcome
 from tidegate.core.records import Bucket
-from tidegate.lifecycle.audit_trail import AuditTrail
-from tidegate.lifecycle.bucket_list import BucketList, ListedBucket
-from tidegate.lifecycle.clock_guard import SEEN
-from tidegate.lifecycle.passes import BucketReport, PassReport, PassReports, PassStatus
+from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.passes.clock_guard import SEEN
+from tidegate.lifecycle.passes.pass_records import BucketReport, PassReport, PassReports, PassStatus
 from tidegate.lifecycle.topics import create_topics
 
 RULE = "<Rule><ID>r</ID><Filter/><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, became_due_at, due_at, why_never_due
 from tidegate.core.lifecycle.matching import failures
 from tidegate.core.lifecycle.rules import STORAGE_CLASSES, RuleAction, TransitionMinimum
-from tidegate.core.lifecycle.subjects import Place, Subject, Version, Versioning
+from tidegate.core.lifecycle.subjects import Subject, Version, Versioning, VersionRole
 
 SMALL_OBJECT_BYTES = 128 * 1024
 _CLASSES_FOR_SMALL_OBJECTS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
@@ -33,7 +33,7 @@ class Hold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BucketContext:
     """What decisions depend on beside the rules.
 
     `minimum_transition_bytes` 0 lets small objects move, too. `classes` are the storage classes from the warmest to
@@ -55,13 +55,13 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class EvaluationContext:
     """A key with all its versions, the newest first, under a bucket's terms at one moment."""
 
     key: str
     versions: Sequence[Version]
     minimum: TransitionMinimum
-    terms: Terms
+    terms: BucketContext
     now_ns: int
 
 
@@ -85,9 +85,9 @@ class Assessment:
         return self.applies and self.due_ns is not None and self.due_ns <= now_ns
 
 
-def assess(situation: Situation, pair: RuleAction, subject: Subject, version: Version | None) -> Assessment:
+def assess(context: EvaluationContext, pair: RuleAction, subject: Subject, version: Version | None) -> Assessment:
     """`version` is None for an upload."""
-    terms = situation.terms
+    terms = context.terms
     due_ns = due_at(pair.action, subject, day_seconds=terms.day_seconds)
     effect, permanent = _effect(pair, subject, version, terms)
     return Assessment(
@@ -98,41 +98,43 @@ def assess(situation: Situation, pair: RuleAction, subject: Subject, version: Ve
         else became_due_at(pair.action, pair.rule.filter, subject, version, due_ns),
         effect=effect,
         permanent=permanent,
-        hold=None if version is None else _hold(effect, permanent, version, situation),
-        obstacles=tuple(_obstacles(situation, pair, subject, version)),
+        hold=None if version is None else _hold(effect, permanent, version, context),
+        obstacles=tuple(_obstacles(context, pair, subject, version)),
     )
 
 
-def _obstacles(situation: Situation, pair: RuleAction, subject: Subject, version: Version | None) -> Iterator[str]:
+def _obstacles(
+    context: EvaluationContext, pair: RuleAction, subject: Subject, version: Version | None
+) -> Iterator[str]:
     if not pair.rule.enabled:
         yield "the rule is disabled"
     reason = why_never_due(pair.action, subject)
     if reason:
         yield reason
         return
-    yield from failures(pair.rule.filter, situation.key, version)
-    if version is not None and version.is_marker and version.is_null and situation.terms.keeps_null_markers:
+    yield from failures(pair.rule.filter, context.key, version)
+    if version is not None and version.is_marker and version.is_null and context.terms.keeps_null_markers:
         yield "the pool's store cannot remove delete markers of the null version"
     if version is not None and pair.action.kind.is_transition:
-        yield from _obstacles_to_transition(situation, pair, version)
+        yield from _obstacles_to_transition(context, pair, version)
 
 
-def _obstacles_to_transition(situation: Situation, pair: RuleAction, version: Version) -> Iterator[str]:
-    target, terms = pair.action.storage_class, situation.terms
+def _obstacles_to_transition(context: EvaluationContext, pair: RuleAction, version: Version) -> Iterator[str]:
+    target, terms = pair.action.storage_class, context.terms
     if terms.coldness(target) <= terms.coldness(version.storage_class):
         yield f"it is in {version.storage_class or 'STANDARD'}, from where nothing moves to {target}"
-    smallest = smallest_to_move(pair, situation.minimum, terms)
+    smallest = smallest_to_move(pair, context.minimum, terms)
     if version.size < smallest:
         yield f"{version.size} bytes are less than the {smallest} from which objects move"
 
 
-def smallest_to_move(pair: RuleAction, minimum: TransitionMinimum, terms: Terms) -> int:
+def smallest_to_move(pair: RuleAction, minimum: TransitionMinimum, terms: BucketContext) -> int:
     """The size in bytes from which on a transition moves objects."""
     small_may_move = minimum is TransitionMinimum.VARIES and pair.action.storage_class in _CLASSES_FOR_SMALL_OBJECTS
     return 0 if pair.rule.filter.has_size or small_may_move else terms.minimum_transition_bytes
 
 
-def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: Terms) -> tuple[Effect, bool]:
+def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: BucketContext) -> tuple[Effect, bool]:
     """What the action does, and whether that destroys data for good."""
     if version is None:
         return Effect.ABORT_UPLOAD, True
@@ -140,18 +142,18 @@ def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: 
         return Effect.TRANSITION, False
     if version.is_marker:
         return Effect.REMOVE_MARKER, True
-    if subject.place is Place.NONCURRENT or terms.versioning is Versioning.OFF:
+    if subject.place is VersionRole.NONCURRENT or terms.versioning is Versioning.OFF:
         return Effect.DELETE, True
     return Effect.EXPIRE, terms.versioning is Versioning.SUSPENDED and version.is_null
 
 
-def _hold(effect: Effect, permanent: bool, version: Version, situation: Situation) -> Hold | None:
+def _hold(effect: Effect, permanent: bool, version: Version, context: EvaluationContext) -> Hold | None:
     """A lock forbids destruction, not moving nor hiding. What is still to be replicated is left alone altogether."""
     destroyed = [version] if permanent else []
-    if effect is Effect.EXPIRE and situation.terms.versioning is Versioning.SUSPENDED:
+    if effect is Effect.EXPIRE and context.terms.versioning is Versioning.SUSPENDED:
         # The new null marker takes the place of the null version, wherever that stands among the versions.
-        destroyed = [other for other in situation.versions if other.is_null]
-    if any(victim.locked(situation.now_ns) for victim in destroyed):
+        destroyed = [other for other in context.versions if other.is_null]
+    if any(victim.locked(context.now_ns) for victim in destroyed):
         return Hold.OBJECT_LOCK
     if any(victim.replication_pending for victim in (version, *destroyed)):
         return Hold.REPLICATION_PENDING

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.core.lifecycle.assess import Assessment, Effect, Hold, Situation, Terms, assess
+from tidegate.core.lifecycle.assess import Assessment, BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.due import is_due
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
 from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload, placed
@@ -48,7 +48,7 @@ class ActionsByPrefix:
 class Planner:
     """Plans for many keys under the same rules at the same moment."""
 
-    def __init__(self, rule_set: RuleSet, terms: Terms, *, now_ns: int) -> None:
+    def __init__(self, rule_set: RuleSet, terms: BucketContext, *, now_ns: int) -> None:
         self._minimum = rule_set.minimum
         self._terms = terms
         self._now_ns = now_ns
@@ -62,12 +62,12 @@ class Planner:
         pairs = self._actions.of(key)
         if not pairs:
             return []
-        situation = Situation(key, versions, self._minimum, self._terms, self._now_ns)
+        context = EvaluationContext(key, versions, self._minimum, self._terms, self._now_ns)
         plan: list[Planned] = []
         for version, subject in zip(versions, placed(versions), strict=True):
-            plan += plan_one(situation, pairs, subject, version)
+            plan += plan_one(context, pairs, subject, version)
         for upload in uploads:
-            plan += plan_one(situation, pairs, of_upload(upload), None, upload_id=upload.upload_id)
+            plan += plan_one(context, pairs, of_upload(upload), None, upload_id=upload.upload_id)
         return plan
 
 
@@ -76,7 +76,7 @@ def decide(
     versions: Sequence[Version],
     uploads: Sequence[Upload],
     rule_set: RuleSet,
-    terms: Terms,
+    terms: BucketContext,
     *,
     now_ns: int,
 ) -> list[Planned]:
@@ -85,7 +85,7 @@ def decide(
 
 
 def plan_one(
-    situation: Situation,
+    context: EvaluationContext,
     pairs: Iterable[RuleAction],
     subject: Subject,
     version: Version | None,
@@ -94,23 +94,23 @@ def plan_one(
 ) -> Iterator[Planned]:
     """The first action in precedence that nothing holds, and before it the first of those that are held."""
     due = [
-        assess(situation, pair, subject, version)
+        assess(context, pair, subject, version)
         for pair in pairs
-        if is_due(pair.action, subject, day_seconds=situation.terms.day_seconds, now_ns=situation.now_ns)
+        if is_due(pair.action, subject, day_seconds=context.terms.day_seconds, now_ns=context.now_ns)
     ]
     due = [assessment for assessment in due if assessment.applies]
-    due.sort(key=lambda assessment: _precedence(assessment, situation.terms))
+    due.sort(key=lambda assessment: _precedence(assessment, context.terms))
     held_shown = False
     for assessment in due:
         if assessment.hold is None or not held_shown:
             version_id = "" if version is None else version.version_id
-            yield _planned(situation.key, version_id, upload_id, assessment, subject)
+            yield _planned(context.key, version_id, upload_id, assessment, subject)
         if assessment.hold is None:
             return
         held_shown = True
 
 
-def _precedence(assessment: Assessment, terms: Terms) -> tuple[int, int, int, int]:
+def _precedence(assessment: Assessment, terms: BucketContext) -> tuple[int, int, int, int]:
     """Permanent deletion, then transition, then a delete marker; the colder class, the earlier time, the first rule."""
     if assessment.permanent:
         order = 0

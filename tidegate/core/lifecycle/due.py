@@ -7,26 +7,26 @@ elsewhere is equal to the last digit. Whether something is due follows from when
 from __future__ import annotations
 
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter
-from tidegate.core.lifecycle.subjects import Place, Subject, Version
+from tidegate.core.lifecycle.subjects import Subject, Version, VersionRole
 
 SECOND_NS = 1_000_000_000
 REAL_DAY_SECONDS = 86_400
 _REAL_DAY_NS = REAL_DAY_SECONDS * SECOND_NS
 
-_EXPIRING = frozenset({Place.CURRENT, Place.SOLE_MARKER})
-_NONCURRENT = frozenset({Place.NONCURRENT, Place.NONCURRENT_MARKER})
+_EXPIRING = frozenset({VersionRole.CURRENT, VersionRole.SOLE_MARKER})
+_NONCURRENT = frozenset({VersionRole.NONCURRENT, VersionRole.NONCURRENT_MARKER})
 
 # To what an action applies at all. A marker has no data to move; one that covers versions stays until they are gone.
-PLACES: dict[ActionKind, frozenset[Place]] = {
+PLACES: dict[ActionKind, frozenset[VersionRole]] = {
     ActionKind.EXPIRATION_DAYS: _EXPIRING,
     ActionKind.EXPIRATION_DATE: _EXPIRING,
-    ActionKind.EXPIRED_OBJECT_DELETE_MARKER: frozenset({Place.SOLE_MARKER}),
+    ActionKind.EXPIRED_OBJECT_DELETE_MARKER: frozenset({VersionRole.SOLE_MARKER}),
     ActionKind.NONCURRENT_DAYS: _NONCURRENT,
     ActionKind.NEWER_NONCURRENT_VERSIONS: _NONCURRENT,
-    ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD: frozenset({Place.UPLOAD}),
-    ActionKind.TRANSITION_DAYS: frozenset({Place.CURRENT}),
-    ActionKind.TRANSITION_DATE: frozenset({Place.CURRENT}),
-    ActionKind.NONCURRENT_TRANSITION_DAYS: frozenset({Place.NONCURRENT}),
+    ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD: frozenset({VersionRole.UPLOAD}),
+    ActionKind.TRANSITION_DAYS: frozenset({VersionRole.CURRENT}),
+    ActionKind.TRANSITION_DATE: frozenset({VersionRole.CURRENT}),
+    ActionKind.NONCURRENT_TRANSITION_DAYS: frozenset({VersionRole.NONCURRENT}),
 }
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, SECOND_NS, due_at
 from tidegate.core.lifecycle.matching import matches
 from tidegate.core.lifecycle.rules import ActionKind, RuleSet
-from tidegate.core.lifecycle.subjects import Place, Subject, Version
+from tidegate.core.lifecycle.subjects import Subject, Version, VersionRole
 
 _EXPIRATIONS = frozenset({ActionKind.EXPIRATION_DAYS, ActionKind.EXPIRATION_DATE})
 _FIRST_SECOND = int(datetime.min.replace(tzinfo=UTC).timestamp())
@@ -22,7 +22,7 @@ def expiration_header(rule_set: RuleSet, key: str, version: Version) -> str | No
 
     Days are real ones, whatever length the engine gives a day in a trial: clients read a calendar date.
     """
-    subject = Subject(Place.CURRENT, version.created_ns)
+    subject = Subject(VersionRole.CURRENT, version.created_ns)
     found: list[tuple[int, str]] = []
     for pair in rule_set.active():
         if pair.action.kind in _EXPIRATIONS and matches(pair.rule.filter, key, version):

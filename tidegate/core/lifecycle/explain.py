@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.core.lifecycle.assess import Effect, Hold, Situation, Terms, assess
+from tidegate.core.lifecycle.assess import BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.decide import Planned, plan_one
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
-from tidegate.core.lifecycle.subjects import Place, Subject, Upload, Version, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, Version, VersionRole, of_upload, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Explanation:
 
     version_id: str
     upload_id: str
-    place: Place
+    place: VersionRole
     created_ns: int
     verdicts: tuple[Verdict, ...]
     planned: tuple[Planned, ...]
@@ -45,36 +45,36 @@ def explain(
     versions: Sequence[Version],
     uploads: Sequence[Upload],
     rule_set: RuleSet,
-    terms: Terms,
+    terms: BucketContext,
     *,
     now_ns: int,
 ) -> list[Explanation]:
     """In the order and with the plan of `decide`; rules that are disabled are explained, too."""
-    situation = Situation(key, versions, rule_set.minimum, terms, now_ns)
+    context = EvaluationContext(key, versions, rule_set.minimum, terms, now_ns)
     pairs = tuple(rule_set.flattened())
     explained = [
-        _explanation(situation, pairs, subject, version, "")
+        _explanation(context, pairs, subject, version, "")
         for version, subject in zip(versions, placed(versions), strict=True)
     ]
-    explained += [_explanation(situation, pairs, of_upload(upload), None, upload.upload_id) for upload in uploads]
+    explained += [_explanation(context, pairs, of_upload(upload), None, upload.upload_id) for upload in uploads]
     return explained
 
 
 def _explanation(
-    situation: Situation, pairs: tuple[RuleAction, ...], subject: Subject, version: Version | None, upload_id: str
+    context: EvaluationContext, pairs: tuple[RuleAction, ...], subject: Subject, version: Version | None, upload_id: str
 ) -> Explanation:
     return Explanation(
         version_id="" if version is None else version.version_id,
         upload_id=upload_id,
         place=subject.place,
         created_ns=subject.created_ns,
-        verdicts=tuple(_verdict(situation, pair, subject, version) for pair in pairs),
-        planned=tuple(plan_one(situation, pairs, subject, version, upload_id=upload_id)),
+        verdicts=tuple(_verdict(context, pair, subject, version) for pair in pairs),
+        planned=tuple(plan_one(context, pairs, subject, version, upload_id=upload_id)),
     )
 
 
-def _verdict(situation: Situation, pair: RuleAction, subject: Subject, version: Version | None) -> Verdict:
-    assessment = assess(situation, pair, subject, version)
+def _verdict(context: EvaluationContext, pair: RuleAction, subject: Subject, version: Version | None) -> Verdict:
+    assessment = assess(context, pair, subject, version)
     return Verdict(
         rule_id=pair.rule.id,
         action_id=pair.id,
@@ -83,7 +83,7 @@ def _verdict(situation: Situation, pair: RuleAction, subject: Subject, version: 
         obstacles=assessment.obstacles,
         due_ns=assessment.due_ns if assessment.applies else None,
         became_due_ns=assessment.became_due_ns if assessment.applies else None,
-        is_due=assessment.is_due(situation.now_ns),
+        is_due=assessment.is_due(context.now_ns),
         hold=assessment.hold if assessment.applies else None,
         storage_class=pair.action.storage_class,
     )

@@ -13,7 +13,7 @@ from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.due import PLACES, due_at
 from tidegate.core.lifecycle.matching import matches
 from tidegate.core.lifecycle.rules import RuleAction, RuleSet
-from tidegate.core.lifecycle.subjects import Place, Subject, Version
+from tidegate.core.lifecycle.subjects import Subject, Version, VersionRole
 from tidegate.core.lifecycle.tasks import ObjectTask, Stale
 
 
@@ -95,7 +95,7 @@ def _subject_of(task: ObjectTask, pair: RuleAction) -> Subject:
     """In a place to which the action applies, with as many newer versions as it keeps: those are counted elsewhere."""
     since_ns = task.since_ns or task.created_ns
     places = PLACES[pair.action.kind]
-    if Place.NONCURRENT in places:
+    if VersionRole.NONCURRENT in places:
         index = pair.action.newer or 0
-        return Subject(Place.NONCURRENT, task.created_ns, (since_ns,) * (index + 1), index)
+        return Subject(VersionRole.NONCURRENT, task.created_ns, (since_ns,) * (index + 1), index)
     return Subject(min(places), since_ns)

@@ -17,7 +17,7 @@ class Versioning(StrEnum):
     SUSPENDED = "Suspended"
 
 
-class Place(StrEnum):
+class VersionRole(StrEnum):
     """What a version is among the versions of its key; an upload has no version yet."""
 
     CURRENT = "current"
@@ -28,7 +28,7 @@ class Place(StrEnum):
     UPLOAD = "upload"
 
 
-_NONCURRENT = frozenset({Place.NONCURRENT, Place.NONCURRENT_MARKER})
+_NONCURRENT = frozenset({VersionRole.NONCURRENT, VersionRole.NONCURRENT_MARKER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Subject:
     `index` is this one's place among them, and so the number of newer noncurrent versions.
     """
 
-    place: Place
+    place: VersionRole
     created_ns: int
     demotions: tuple[int, ...] = ()
     index: int = 0
@@ -105,12 +105,12 @@ def placed(versions: Sequence[Version]) -> list[Subject]:
 
 
 def of_upload(upload: Upload) -> Subject:
-    return Subject(Place.UPLOAD, upload.created_ns)
+    return Subject(VersionRole.UPLOAD, upload.created_ns)
 
 
-def _place(version: Version, position: int, count: int) -> Place:
+def _place(version: Version, position: int, count: int) -> VersionRole:
     if position > 0:
-        return Place.NONCURRENT_MARKER if version.is_marker else Place.NONCURRENT
+        return VersionRole.NONCURRENT_MARKER if version.is_marker else VersionRole.NONCURRENT
     if not version.is_marker:
-        return Place.CURRENT
-    return Place.SOLE_MARKER if count == 1 else Place.COVERING_MARKER
+        return VersionRole.CURRENT
+    return VersionRole.SOLE_MARKER if count == 1 else VersionRole.COVERING_MARKER

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Effect, Terms
+from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, BucketContext, Effect
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.rules import STORAGE_CLASSES, Action, ActionKind, Filter, Rule, RuleSet, TransitionMinimum
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
@@ -60,7 +60,7 @@ def marker(version_id="m1", created=MIDNIGHT, **fields):
 
 
 def plan(rule_set, versions=(), uploads=(), *, now, key="k", **terms):
-    return decide(key, versions, uploads, rule_set, Terms(**terms), now_ns=now)
+    return decide(key, versions, uploads, rule_set, BucketContext(**terms), now_ns=now)
 
 
 def brief(planned):
@@ -170,7 +170,7 @@ uploads = st.lists(moments, unique=True, max_size=2).map(
 def situations(draw):
     """Versions, uploads, rules, terms and a moment."""
     versioning = draw(st.sampled_from(Versioning))
-    terms = Terms(
+    terms = BucketContext(
         versioning,
         day_seconds=draw(st.sampled_from([86_400, 10, 0.5])),
         minimum_transition_bytes=draw(st.sampled_from([0, SMALL_OBJECT_BYTES])),

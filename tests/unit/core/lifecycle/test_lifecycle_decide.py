@@ -29,7 +29,7 @@ from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Effect, Hold
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.due import due_at
 from tidegate.core.lifecycle.rules import TransitionMinimum
-from tidegate.core.lifecycle.subjects import Place, Upload, Versioning, of_upload, placed
+from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole, of_upload, placed
 
 LATER = MIDNIGHT + 100 * DAY
 
@@ -305,19 +305,19 @@ def test_each_effect_suits_the_place_of_its_version(situation):
     versions, uploads, rule_set, terms, now = situation
     places = {found.version_id: subject.place for found, subject in zip(versions, placed(versions), strict=True)}
     for entry in decide("k", versions, uploads, rule_set, terms, now_ns=now):
-        place = Place.UPLOAD if entry.upload_id else places[entry.version_id]
+        place = VersionRole.UPLOAD if entry.upload_id else places[entry.version_id]
         match entry.effect:
             case Effect.DELETE:
-                assert place is (Place.CURRENT if terms.versioning is Versioning.OFF else Place.NONCURRENT)
+                assert place is (VersionRole.CURRENT if terms.versioning is Versioning.OFF else VersionRole.NONCURRENT)
             case Effect.EXPIRE:
-                assert place is Place.CURRENT
+                assert place is VersionRole.CURRENT
                 assert terms.versioning is not Versioning.OFF
             case Effect.REMOVE_MARKER:
-                assert place in (Place.SOLE_MARKER, Place.NONCURRENT_MARKER)
+                assert place in (VersionRole.SOLE_MARKER, VersionRole.NONCURRENT_MARKER)
             case Effect.TRANSITION:
-                assert place in (Place.CURRENT, Place.NONCURRENT)
+                assert place in (VersionRole.CURRENT, VersionRole.NONCURRENT)
             case Effect.ABORT_UPLOAD:
-                assert place is Place.UPLOAD
+                assert place is VersionRole.UPLOAD
 
 
 @settings(max_examples=200, deadline=None)

@@ -21,7 +21,7 @@ from lifecycle_cases import (
 
 from tidegate.core.lifecycle.due import after_days, became_due_at, due_at, longest_wait_ns
 from tidegate.core.lifecycle.rules import Filter
-from tidegate.core.lifecycle.subjects import Place, Subject, Upload, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, VersionRole, of_upload, placed
 
 
 def due(action, subject, day_seconds=86_400):
@@ -38,28 +38,32 @@ def due(action, subject, day_seconds=86_400):
     ],
 )
 def test_days_end_at_the_next_midnight_and_an_exact_midnight_stays(created, expected):
-    assert due(expiration(2), Subject(Place.CURRENT, created)) == expected
+    assert due(expiration(2), Subject(VersionRole.CURRENT, created)) == expected
 
 
 def test_zero_days_end_at_the_next_midnight():
-    assert due(transition(0), Subject(Place.CURRENT, MIDNIGHT + 1)) == MIDNIGHT + DAY
-    assert due(transition(0), Subject(Place.CURRENT, MIDNIGHT)) == MIDNIGHT
+    assert due(transition(0), Subject(VersionRole.CURRENT, MIDNIGHT + 1)) == MIDNIGHT + DAY
+    assert due(transition(0), Subject(VersionRole.CURRENT, MIDNIGHT)) == MIDNIGHT
 
 
 def test_a_shortened_day_is_not_rounded():
-    assert due(expiration(3), Subject(Place.CURRENT, MIDNIGHT + 7), day_seconds=10) == MIDNIGHT + 7 + 30 * SECOND
-    assert due(expiration(3), Subject(Place.CURRENT, MIDNIGHT), day_seconds=0.5) == MIDNIGHT + SECOND * 3 // 2
+    assert due(expiration(3), Subject(VersionRole.CURRENT, MIDNIGHT + 7), day_seconds=10) == MIDNIGHT + 7 + 30 * SECOND
+    assert due(expiration(3), Subject(VersionRole.CURRENT, MIDNIGHT), day_seconds=0.5) == MIDNIGHT + SECOND * 3 // 2
 
 
 def test_a_date_is_due_on_that_date_whatever_the_length_of_a_day():
     action = expiration(date=20_000 * 86_400)
     for day_seconds in (86_400, 10):
-        assert due(action, Subject(Place.CURRENT, MIDNIGHT + 5 * DAY), day_seconds) == MIDNIGHT
+        assert due(action, Subject(VersionRole.CURRENT, MIDNIGHT + 5 * DAY), day_seconds) == MIDNIGHT
 
 
 def test_a_noncurrent_version_counts_from_the_creation_of_its_successor():
     subjects = placed([version("v3", MIDNIGHT + 5 * DAY), version("v2", MIDNIGHT + DAY), version("v1", MIDNIGHT)])
-    assert [subject.place for subject in subjects] == [Place.CURRENT, Place.NONCURRENT, Place.NONCURRENT]
+    assert [subject.place for subject in subjects] == [
+        VersionRole.CURRENT,
+        VersionRole.NONCURRENT,
+        VersionRole.NONCURRENT,
+    ]
     assert due(noncurrent(2), subjects[0]) is None
     assert due(noncurrent(2), subjects[1]) == MIDNIGHT + 7 * DAY
     assert due(noncurrent(2), subjects[2]) == MIDNIGHT + 3 * DAY
@@ -80,7 +84,7 @@ def test_the_newest_noncurrent_versions_are_never_due_where_the_rule_keeps_them(
 
 def test_a_sole_marker_is_due_for_clean_up_from_its_creation_and_for_expiration_after_its_days():
     (sole,) = placed([marker(created=MIDNIGHT + 5)])
-    assert sole.place is Place.SOLE_MARKER
+    assert sole.place is VersionRole.SOLE_MARKER
     assert due(MARKER_CLEANUP, sole) == MIDNIGHT + 5
     assert due(expiration(1), sole) == MIDNIGHT + 2 * DAY
     assert due(transition(1), sole) is None
@@ -88,14 +92,14 @@ def test_a_sole_marker_is_due_for_clean_up_from_its_creation_and_for_expiration_
 
 def test_a_marker_above_other_versions_is_never_due():
     covering = placed([marker(created=MIDNIGHT), version(created=MIDNIGHT - DAY)])[0]
-    assert covering.place is Place.COVERING_MARKER
+    assert covering.place is VersionRole.COVERING_MARKER
     for action in (MARKER_CLEANUP, expiration(1), expiration(date=0), transition(0), noncurrent(1)):
         assert due(action, covering) is None
 
 
 def test_a_noncurrent_marker_ages_like_a_version_and_does_not_move():
     below = placed([version(created=MIDNIGHT), marker(created=MIDNIGHT - DAY)])[1]
-    assert below.place is Place.NONCURRENT_MARKER
+    assert below.place is VersionRole.NONCURRENT_MARKER
     assert due(noncurrent(1), below) == MIDNIGHT + DAY
     assert due(noncurrent_transition(0), below) is None
 
@@ -104,7 +108,7 @@ def test_only_the_abortion_applies_to_an_upload():
     subject = of_upload(Upload("u", MIDNIGHT + 1))
     assert due(abort(1), subject) == MIDNIGHT + 2 * DAY
     assert due(expiration(1), subject) is None
-    assert due(abort(1), Subject(Place.CURRENT, MIDNIGHT)) is None
+    assert due(abort(1), Subject(VersionRole.CURRENT, MIDNIGHT)) is None
 
 
 def became(action, rule_filter, versions, position):

@@ -17,14 +17,14 @@ from lifecycle_cases import (
     version,
 )
 
-from tidegate.core.lifecycle.assess import Effect, Hold, Terms
+from tidegate.core.lifecycle.assess import BucketContext, Effect, Hold
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.explain import explain
-from tidegate.core.lifecycle.subjects import Place, Upload, Versioning
+from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole
 
 
 def verdicts(rule_set, versions, now=MIDNIGHT, **terms):
-    return explain("logs/x", versions, [], rule_set, Terms(**terms), now_ns=now)[0].verdicts
+    return explain("logs/x", versions, [], rule_set, BucketContext(**terms), now_ns=now)[0].verdicts
 
 
 def test_a_rule_that_matches_tells_its_due_time_before_and_after_it():
@@ -65,7 +65,7 @@ def test_an_action_for_something_else_says_so():
 
 def test_a_version_among_those_that_are_kept_is_told_its_number():
     versions = [version("v2", MIDNIGHT), version("v1", MIDNIGHT - DAY)]
-    kept = explain("k", versions, [], rules(rule(noncurrent(1, newer=3))), Terms(), now_ns=MIDNIGHT)[1]
+    kept = explain("k", versions, [], rules(rule(noncurrent(1, newer=3))), BucketContext(), now_ns=MIDNIGHT)[1]
     assert kept.verdicts[0].obstacles == ("it leaves the newest 3 noncurrent versions alone, and this is number 1",)
 
 
@@ -79,17 +79,17 @@ def test_a_transition_tells_of_the_class_and_the_size_in_its_way():
 
 def test_a_hold_is_shown_with_what_is_done_instead():
     versions = [version("v2", MIDNIGHT), version("v1", MIDNIGHT - DAY, legal_hold=True)]
-    terms = Terms(Versioning.ENABLED)
+    terms = BucketContext(Versioning.ENABLED)
     held = explain("k", versions, [], rules(rule(noncurrent(1))), terms, now_ns=MIDNIGHT + 9 * DAY)[1]
-    assert held.place is Place.NONCURRENT
+    assert held.place is VersionRole.NONCURRENT
     assert held.verdicts[0].hold is Hold.OBJECT_LOCK
     assert [entry.hold for entry in held.planned] == [Hold.OBJECT_LOCK]
 
 
 def test_uploads_are_explained_after_the_versions():
     uploads = [Upload("u", MIDNIGHT)]
-    both = explain("k", [version()], uploads, rules(rule(abort(1))), Terms(), now_ns=MIDNIGHT + DAY)
-    assert [entry.place for entry in both] == [Place.CURRENT, Place.UPLOAD]
+    both = explain("k", [version()], uploads, rules(rule(abort(1))), BucketContext(), now_ns=MIDNIGHT + DAY)
+    assert [entry.place for entry in both] == [VersionRole.CURRENT, VersionRole.UPLOAD]
     assert both[1].planned[0].effect is Effect.ABORT_UPLOAD
 
 

@@ -22,7 +22,7 @@ from lifecycle_cases import (
     version,
 )
 
-from tidegate.core.lifecycle.assess import Situation, assess
+from tidegate.core.lifecycle.assess import EvaluationContext, assess
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS
 from tidegate.core.lifecycle.recheck import Seen, StandingRules
@@ -166,7 +166,7 @@ def test_a_task_is_stale_exactly_if_its_action_is_no_longer_due(situation, found
         task = task_of(planned, versions, uploads)
         seen = Seen(found.tags if found is not None else (), subject.index)
         for rule_set in (planned_with, found_later):
-            around = Situation("k", versions, rule_set.minimum, terms, now_ns)
+            around = EvaluationContext("k", versions, rule_set.minimum, terms, now_ns)
             pairs = [pair for pair in rule_set.active() if pair.id == task.action_id]
             holds = any(assess(around, pair, subject, found).is_due(now_ns) for pair in pairs)
             stale = standing(rule_set, terms.day_seconds).why_stale(task, now_ns=now_ns, seen=seen)

@@ -1,0 +1,147 @@
+"""The order of changes to one key, over gateways on several machines.
+
+On each machine the processes take turns as `KeyLocks` has it; whose turn it is there takes the stripe's entry
+in the tables as well: `or:STRIPE`, a mutex with expiry that is renewed while it is held. `ot:STRIPE` is the last
+time given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.gateway.changes.key_locks import FIRST_PAUSE, LONGEST_PAUSE, KeyLocks
+from tidegate.ports import Tables
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 15.0
+_RENEW_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 60.0
+# The last time given out matters as long as a clock may be behind it.
+_TIME_SECONDS = 7 * 86400.0
+_THREADS = 16
+
+Answer = TypeVar("Answer")
+
+
+class SharedKeyLocks(KeyLocks):
+    def __init__(self, file: Path, tables: Tables) -> None:
+        super().__init__(file)
+        self._tables = tables
+        self._token = secrets.token_hex(8)
+        self._held: dict[int, int] = {}  # stripe to the last time given out
+        self._releases: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="order")
+        self._renewal: asyncio.Task[None] | None = None
+
+    def try_acquire(self, stripe: int) -> bool:
+        """The tables cannot be asked without waiting."""
+        return False
+
+    async def acquire(self, stripe: int) -> None:
+        await super().acquire(stripe)
+        try:
+            self._held[stripe] = await self._take(stripe)
+        except BaseException:
+            super().release(stripe)
+            raise
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _take(self, stripe: int) -> int:
+        deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+        pause = FIRST_PAUSE
+        while (last := await self._try_to_take(stripe)) is None:
+            if time.monotonic() > deadline:
+                raise Unavailable("another machine has been changing this key for too long")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return last
+
+    async def _try_to_take(self, stripe: int) -> int | None:
+        """The last time given out, if the entry could be set. Who stops waiting meanwhile leaves none behind."""
+        trying = asyncio.ensure_future(self._call(partial(self._put, stripe)))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TidegateError):  # then the entry expires
+                if await trying is not None:
+                    await self._call(partial(self._drop, stripe))
+            raise
+
+    def _put(self, stripe: int) -> int | None:
+        """An entry with our own token is one whose setting was not confirmed to us: nobody else here has the turn."""
+        entry = f"or:{stripe}"
+        if not self._tables.put_if_absent(entry, self._token, expires_in=LEASE_SECONDS) and not self._extend(stripe):
+            return None
+        try:
+            return self._last_time(stripe)
+        except TidegateError:
+            with contextlib.suppress(TidegateError):  # then the entry expires
+                self._drop(stripe)
+            raise
+
+    def _last_time(self, stripe: int) -> int:
+        return int(self._tables.get(f"ot:{stripe}") or 0)
+
+    def _drop(self, stripe: int) -> None:
+        self._tables.compare_and_set(f"or:{stripe}", self._token, None)
+
+    def next_time(self, stripe: int, now_ns: int) -> int:
+        given = super().next_time(stripe, max(now_ns, self._held[stripe] + 1))
+        self._held[stripe] = given
+        return given
+
+    def release(self, stripe: int) -> None:
+        last = self._held.pop(stripe)
+        task = asyncio.get_running_loop().create_task(self._give_back(stripe, last))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    async def _give_back(self, stripe: int, last: int) -> None:
+        try:
+            await self._call(partial(self._write_time, stripe, last))
+            await self._call(partial(self._drop, stripe))
+        except TidegateError as error:
+            logger.warning("the turn of stripe %d could not be given back and will expire: %s", stripe, error)
+        finally:
+            super().release(stripe)
+
+    def _write_time(self, stripe: int, last: int) -> None:
+        """Never back: who held the turn for longer than the entry lived may have been overtaken."""
+        self._tables.put(f"ot:{stripe}", str(max(last, self._last_time(stripe))), expires_in=_TIME_SECONDS)
+
+    async def _renew(self) -> None:
+        """A backend may take longer to answer than an entry lives."""
+        while self._held:
+            await asyncio.sleep(_RENEW_SECONDS)
+            for stripe in list(self._held):
+                with contextlib.suppress(TidegateError):  # tried again in time, or the entry expires
+                    await self._call(partial(self._extend, stripe))
+
+    def _extend(self, stripe: int) -> bool:
+        return self._tables.compare_and_set(f"or:{stripe}", self._token, self._token, expires_in=LEASE_SECONDS)
+
+    async def _call(self, work: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def settle(self) -> None:
+        """Returns when every turn has been given back."""
+        if self._releases:
+            await asyncio.wait(set(self._releases))
+
+    def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._threads.shutdown()
+        super().close()

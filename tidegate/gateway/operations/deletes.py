@@ -1,0 +1,291 @@
+"""Deletes: many in one request, and those that name what they mean."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core import xml
+from tidegate.core.backend_traits import key_problem
+from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.core.events import Event, EventKind
+from tidegate.core.identities import holds, moment, needs_look
+from tidegate.core.s3errors import S3Error
+from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure
+from tidegate.gateway.changes import event_builder
+from tidegate.gateway.changes.log_writer import journalled
+from tidegate.gateway.changes.preconditions import identity, is_noncurrent, unchanged
+from tidegate.gateway.http.backend import BackendGone, Reply
+from tidegate.gateway.operations.stored_objects import stat
+from tidegate.gateway.requests.forwarding import ask_signed, object_path
+from tidegate.gateway.requests.replies import repeat
+
+if TYPE_CHECKING:
+    from tidegate.gateway.gateway import Gateway
+    from tidegate.gateway.requests.admission import Admission
+    from tidegate.gateway.requests.exchange import Exchange
+
+logger = logging.getLogger(__name__)
+
+_XML = {"Content-Type": "application/xml"}
+_MOST_SIZE_DIGITS = 16
+_MODIFIED, _SIZE = b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size"
+_UNMODIFIED = b"if-unmodified-since"
+_MARKER = b"x-amz-if-match-delete-marker"
+_NONCURRENT = b"x-amz-if-noncurrent"
+_LOOKS = frozenset((_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT))
+# All conditions of a single delete. The ETag alone is compared by the backend.
+CONDITIONS = _LOOKS | {b"if-match"}
+_BYPASS = b"x-amz-bypass-governance-retention"
+# A part holds its keys' turns while the store works on it: a small one keeps few writers waiting, and rarely meets
+# a part of another request that has one of its turns.
+_PART = 250
+# While one is looked at or journalled, the store deletes the other.
+_PARTS_AT_ONCE = 2
+
+
+def delete_object(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
+    """What is to be done before a single delete that names more than a backend compares by itself."""
+    conditional = not _LOOKS.isdisjoint(admission.head.headers)
+    return _delete_one_if_same(exchange, admission) if conditional else None
+
+
+async def _delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
+    """The identity is compared in the key's turn: no writer behind a gateway can come in between."""
+    entry = _named(admission)
+    admission.pool = await exchange.gateway.awake(admission.pool)
+    await exchange.take_turns([entry.key])
+    if not await _is_meant(exchange.gateway, admission, entry):
+        raise S3Error("PreconditionFailed")
+    exchange.forward()
+
+
+async def _is_meant(gateway: Gateway, admission: Admission, entry: DeleteEntry) -> bool:
+    pool, bucket = admission.pool, admission.bucket_name
+    if entry.noncurrent and not await is_noncurrent(gateway, pool, bucket, entry.key, entry.version_id):
+        return False
+    is_marker = _MARKER in admission.head.headers
+    if not is_marker and not needs_look(entry):
+        return True
+    found = await stat(gateway, pool, bucket, entry.key, entry.version_id)
+    if is_marker:
+        return found is None  # no object is there that could be lost; markers cannot be looked at
+    return found is not None and holds(entry, identity(found))
+
+
+def _named(admission: Admission) -> DeleteEntry:
+    """What the headers ask for, but for the ETag, which the backend compares."""
+    headers = admission.head.headers
+    size = headers.get(_SIZE)
+    if size is not None and not (size.isdigit() and len(size) <= _MOST_SIZE_DIGITS):
+        raise S3Error("InvalidArgument", f"{_SIZE.decode()} is not a number")
+    times = {name: headers[name].decode("latin-1") for name in (_MODIFIED, _UNMODIFIED) if name in headers}
+    for name, text in times.items():
+        if moment(text) is None:
+            raise S3Error("InvalidArgument", f"{name.decode()} is not a time")
+    version_id = admission.version_id
+    if _NONCURRENT in headers and not version_id:
+        raise S3Error("InvalidArgument", f"{_NONCURRENT.decode()} belongs to a version")
+    return DeleteEntry(
+        admission.object_key,
+        version_id,
+        last_modified=times.get(_MODIFIED),
+        size=None if size is None else int(size),
+        unmodified_since=times.get(_UNMODIFIED),
+        noncurrent=_NONCURRENT in headers,
+    )
+
+
+async def delete_objects(exchange: Exchange, admission: Admission) -> None:
+    """Always asks the backend for the full report, since the log needs it; the client gets what it asked for.
+
+    Every key gets an answer of its own once anything was deleted. Otherwise, like a change to one key, the request as a
+    whole fails, with the answer of the backend or with what went wrong.
+    """
+    request: xml.DeleteRequest = exchange.parsed
+    admission.pool = await exchange.gateway.awake(admission.pool)
+    storable, refused = _storable(admission, request.entries)
+    deleting = _Deleting(exchange, admission, refused)
+    await deleting.run(_parts(storable))
+    if deleting.trouble is not None and not deleting.deleted:
+        if isinstance(deleting.trouble, Reply):
+            repeat(exchange, deleting.trouble)
+            return
+        raise deleting.trouble
+    exchange.answer(200, _XML, xml.delete_result_xml(() if request.quiet else deleting.deleted, deleting.refused))
+
+
+def _parts(entries: list[DeleteEntry]) -> list[list[DeleteEntry]]:
+    """As few as possible and of equal size; in the order of the keys, so that neighbours are looked at together."""
+    entries = sorted(entries, key=lambda entry: entry.key.encode())
+    count = -(-len(entries) // _PART)
+    return [entries[len(entries) * part // count : len(entries) * (part + 1) // count] for part in range(count)]
+
+
+class _Deleting:
+    """The parts of one request: some at a time, each with turns of its own, as if they were requests of their own.
+
+    `trouble` is why a part failed: the backend's answer, or an error. Then no more are begun.
+    """
+
+    def __init__(self, exchange: Exchange, admission: Admission, refused: list[DeleteFailure]) -> None:
+        self._exchange = exchange
+        self._admission = admission
+        self.deleted: list[Deleted] = []
+        self.refused = refused
+        self.trouble: Reply | TidegateError | None = None
+
+    async def run(self, parts: Sequence[Sequence[DeleteEntry]]) -> None:
+        """Parts that are under way when one fails are seen through: what they do must get into the log."""
+        left = iter(parts)
+        await asyncio.gather(*(self._run_lane(left) for _ in range(min(_PARTS_AT_ONCE, len(parts)))))
+        if self.trouble is not None:
+            for part in left:
+                self._give_up(part, self.trouble)
+
+    async def _run_lane(self, left: Iterator[Sequence[DeleteEntry]]) -> None:
+        while self.trouble is None and not self._exchange.finished:
+            part = next(left, None)
+            if part is None:
+                return
+            await _Part(self, self._exchange, self._admission, part).run()
+
+    def part_failed(self, entries: Sequence[DeleteEntry], why: Reply | TidegateError, *, is_certain: bool) -> None:
+        """`is_certain`: none of the entries was deleted."""
+        said = f"status {why.head.status}" if isinstance(why, Reply) else str(why)
+        logger.warning("request %s: %d keys were not deleted: %s", self._exchange.request_id, len(entries), said)
+        if self.trouble is None or not is_certain:  # a refusal alone would say that nothing was done
+            self.trouble = why
+        self._give_up(entries, why)
+
+    def _give_up(self, entries: Sequence[DeleteEntry], why: Reply | TidegateError) -> None:
+        code, message = _told(why)
+        self.refused += [DeleteFailure(entry.key, entry.version_id, code, message) for entry in entries]
+
+
+class _Part:
+    """One part. `_left` are the entries that have no answer yet."""
+
+    def __init__(
+        self, whole: _Deleting, exchange: Exchange, admission: Admission, entries: Sequence[DeleteEntry]
+    ) -> None:
+        self._whole = whole
+        self._exchange = exchange
+        self._admission = admission
+        self._left = entries
+        self._change = 0
+
+    async def run(self) -> None:
+        """The part ends by itself, before the exchange would: what other parts did must be told."""
+        seconds = self._exchange.gateway.patience_seconds
+        self._exchange.wait(2 * seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._delete()
+        except BackendGone as error:  # nothing could be sent
+            self._failed(error, is_certain=True)
+        except TidegateError as error:
+            self._failed(error, is_certain=not self._change)
+        except TimeoutError:
+            self._failed(Unavailable("the request could not be served in time"), is_certain=not self._change)
+        except Exception:
+            logger.exception("a part of request %s failed", self._exchange.request_id)
+            self._failed(S3Error("InternalError"), is_certain=not self._change)
+
+    def _failed(self, why: Reply | TidegateError, *, is_certain: bool) -> None:
+        """What may have been done stays open, for the healer to look into."""
+        if is_certain and self._change:
+            self._exchange.settle(self._change)
+        self._whole.part_failed(self._left, why, is_certain=is_certain)
+
+    async def _delete(self) -> None:
+        exchange, admission = self._exchange, self._admission
+        turns = await exchange.take_turns([entry.key for entry in self._left])
+        try:
+            part = self._left
+            verdicts = await unchanged(exchange.gateway, admission.pool, admission.bucket_name, part)
+            self._left = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
+            self._whole.refused += [
+                _not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant
+            ]
+            if not self._left:
+                return
+            self._change = exchange.open_intent((entry.key, entry.version_id) for entry in self._left)
+            reply = await self._ask(self._left)
+            if reply.head.status != 200:
+                self._failed(reply, is_certain=reply.head.status < 500)
+                return
+            answered = xml.parse_delete_result(reply.body)
+            events = [_deletion(exchange, entry) for entry in answered.deleted]
+        finally:
+            exchange.give_turns_back(turns)  # the events have their times: later changes have later ones
+        await journalled(exchange.gateway, events)
+        self._answered(answered)
+
+    def _answered(self, answered: xml.DeleteResult) -> None:
+        """The log has what was deleted. Nothing is known of keys that the answer leaves out."""
+        self._whole.deleted += answered.deleted
+        self._whole.refused += answered.failures
+        named = {entry.key for entry in answered.deleted} | {entry.key for entry in answered.failures}
+        self._left = [entry for entry in self._left if entry.key not in named]
+        if self._left:
+            self._failed(S3Error("InternalError", "the backend does not tell what became of it"), is_certain=False)
+        else:
+            self._exchange.settle(self._change)
+
+    async def _ask(self, entries: Sequence[DeleteEntry]) -> Reply:
+        admission = self._admission
+        given = admission.head.headers.get(_BYPASS)
+        return await ask_signed(
+            self._exchange.gateway,
+            admission.pool,
+            b"POST",
+            object_path(admission.bucket_name),
+            b"delete=",
+            body=xml.delete_request_xml(map(_sent, entries)),
+            headers=[(b"content-type", b"application/xml"), *([(_BYPASS, given)] if given is not None else [])],
+        )
+
+
+def _told(why: Reply | TidegateError) -> tuple[str, str]:
+    """The code and the message that a key's error has."""
+    if isinstance(why, S3Error):
+        return why.code, why.message
+    if isinstance(why, TidegateError):
+        return "ServiceUnavailable", str(why)
+    message = f"the backend answered with status {why.head.status}"
+    try:
+        fields = xml.parse_reply(why.body).fields
+    except TidegateError:
+        fields = {}
+    return fields.get("Code") or "ServiceUnavailable", fields.get("Message") or message
+
+
+def _storable(admission: Admission, entries: Sequence[DeleteEntry]) -> tuple[list[DeleteEntry], list[DeleteFailure]]:
+    """A key that the backend would take for another one must not be deleted there."""
+    kept: list[DeleteEntry] = []
+    refused: list[DeleteFailure] = []
+    for entry in entries:
+        problem = key_problem(admission.pool.pool.backend, entry.key)
+        if problem:
+            refused.append(DeleteFailure(entry.key, entry.version_id, "InvalidArgument", problem))
+        else:
+            kept.append(entry)
+    return kept, refused
+
+
+def _sent(entry: DeleteEntry) -> DeleteEntry:
+    """What was compared here need not be compared once more, which costs the store a look at the object."""
+    return entry._replace(etag=None) if needs_look(entry) else entry
+
+
+def _not_meant(entry: DeleteEntry) -> DeleteFailure:
+    return DeleteFailure(entry.key, entry.version_id, "PreconditionFailed", "The object is not the one that was meant.")
+
+
+def _deletion(exchange: Exchange, entry: Deleted) -> Event:
+    if entry.marker and not entry.version_id:
+        return event_builder.event(exchange, EventKind.DELETE_MARKER, key=entry.key, version_id=entry.marker_version_id)
+    return event_builder.event(exchange, EventKind.DELETE, key=entry.key, version_id=entry.version_id)

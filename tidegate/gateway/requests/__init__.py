@@ -1,0 +1,1 @@
+"""A request: admitted, taken in, forwarded and answered."""

@@ -1,0 +1,73 @@
+"""The header `x-amz-expiration` on replies that show an object."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.events import EventKind
+from tidegate.core.lifecycle.expiration_header import expiration_header
+from tidegate.core.lifecycle.rules import RuleSet
+from tidegate.core.lifecycle.subjects import Version
+from tidegate.gateway.http.http1 import ResponseHead
+from tidegate.gateway.requests.forwarding import stored_tags
+
+if TYPE_CHECKING:
+    from tidegate.gateway.requests.admission import Admission
+    from tidegate.gateway.requests.exchange import Exchange
+
+_NANOSECOND = 1_000_000_000
+
+
+def look_up_tags(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
+    """What is to be done before a read where the tags of a stored object must be known to tell its expiry."""
+    rules = admission.rules
+    return _forward_with_tags(exchange, admission) if rules is not None and rules.needs_tags else None
+
+
+async def _forward_with_tags(exchange: Exchange, admission: Admission) -> None:
+    gateway = exchange.gateway
+    admission.pool = await gateway.awake(admission.pool)
+    exchange.tags = await stored_tags(
+        gateway, admission.pool, admission.bucket_name, admission.object_key, none_if_missing=True
+    )
+    exchange.forward()
+
+
+def of_read(exchange: Exchange, reply: ResponseHead) -> bytes:
+    """The line for the head of a reply that shows an object; the reply tells all but the tags."""
+    admission = exchange.admitted
+    created = _time(reply.headers.get(b"last-modified", b"")) if admission.rules is not None else None
+    if admission.rules is None or created is None:
+        return b""
+    version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=exchange.tags)
+    return _line(admission, admission.rules, reply, version)
+
+
+def of_change(exchange: Exchange, reply: ResponseHead) -> bytes:
+    """The same for the reply to a change that has made an object: its event tells of it."""
+    admission, made = exchange.admitted, exchange.made
+    if admission.rules is None or made is None or made.operation is not EventKind.PUT:
+        return b""
+    return _line(admission, admission.rules, reply, Version("", made.ts_ns, size=made.size or 0, tags=made.tags))
+
+
+def _line(admission: Admission, rules: RuleSet, reply: ResponseHead, version: Version) -> bytes:
+    """Nothing where a version is asked for: only current versions expire by these rules."""
+    if reply.status not in (200, 206) or admission.version_id:
+        return b""
+    value = expiration_header(rules, admission.object_key, version)
+    return b"x-amz-expiration: " + value.encode() if value is not None else b""
+
+
+def _whole_size(headers: dict[bytes, bytes]) -> int:
+    total = headers.get(b"content-range", b"").rpartition(b"/")[2] or headers.get(b"content-length", b"0")
+    return int(total) if total.isdigit() else 0
+
+
+def _time(text: bytes) -> float | None:
+    try:
+        return parsedate_to_datetime(text.decode("latin-1")).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Acting: object tasks carried out, recorded, and repeated safely."""

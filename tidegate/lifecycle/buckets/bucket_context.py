@@ -1,0 +1,21 @@
+"""The terms of a bucket, on which decisions depend beside its rules: made here and nowhere else."""
+
+from __future__ import annotations
+
+from tidegate.core.lifecycle.assess import BucketContext
+from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.settings import LifecycleSettings
+
+
+def bucket_context(
+    settings: LifecycleSettings, versioning: Versioning, day_seconds: float, *, keeps_null_markers: bool
+) -> BucketContext:
+    """`day_seconds` comes from `day`: it may differ between buckets."""
+    return BucketContext(
+        versioning=versioning,
+        day_seconds=day_seconds,
+        minimum_transition_bytes=settings.minimum_transition_bytes,
+        classes=settings.storage_classes,
+        transitions_act=False,  # nothing carries them out yet
+        keeps_null_markers=keeps_null_markers,
+    )

@@ -1,0 +1,1 @@
+"""Passes: when they begin, how they plan, and how they end."""

@@ -1,0 +1,74 @@
+"""How the actions of a pass end: the audit trail followed while they are carried out, and counted.
+
+Only counts are kept, and where the first trouble was. Of a pass of any size that is a few numbers per bucket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
+from tidegate.core.shards import SHARDS, shard
+from tidegate.lifecycle.passes.bucket_work import BucketOutcome
+from tidegate.ports import Topics
+
+_PAGE = 1000
+
+
+class OutcomeTracker:
+    """Of the actions of one pass, from where the audit trail stood (`ends`) when it began."""
+
+    def __init__(self, topics: Topics, pass_id: str, ends: Sequence[int]) -> None:
+        self._topics = topics
+        self._pass_id = pass_id
+        self._next = list(ends)
+        self._buckets: dict[str, _Tally] = {}
+        self.finished = 0
+
+    def catch_up(self) -> int:
+        """Takes in what has ended since the last call; gives the number of all that have."""
+        for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC)):
+            offset = max(first, self._next[partition])
+            while offset < following:
+                page = self._topics.read(AUDIT_TOPIC, partition, offset, min(_PAGE, following - offset))
+                for message in page:
+                    self._take_in(Ended.from_json(message.value))
+                offset = page[-1].offset + 1 if page else following
+            self._next[partition] = offset
+        return self.finished
+
+    def of(self, bucket_uid: str) -> BucketOutcome:
+        tally = self._buckets.get(bucket_uid)
+        return tally.ending() if tally is not None else BucketOutcome()
+
+    def count(self, bucket_uid: str) -> int:
+        return sum(self.of(bucket_uid).outcomes.values())
+
+    def _take_in(self, ended: Ended) -> None:
+        if ended.pass_id == self._pass_id:
+            self._buckets.setdefault(ended.bucket_uid, _Tally()).add(ended)
+            self.finished += 1
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+        self._unsettled: dict[int, int] = {}
+        self._locked: set[int] = set()
+
+    def add(self, ended: Ended) -> None:
+        self._outcomes[ended.outcome.value] += 1
+        if not ended.is_settled:
+            where = shard(ended.bucket, ended.key)
+            self._unsettled[where] = min(self._unsettled.get(where, ended.became_due_ns), ended.became_due_ns)
+        elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:
+            self._locked.add(shard(ended.bucket, ended.key))
+
+    def ending(self) -> BucketOutcome:
+        return BucketOutcome(dict(self._outcomes), dict(self._unsettled), frozenset(self._locked))
+
+
+def everywhere_locked(ending: BucketOutcome, held: Mapping[str, int]) -> BucketOutcome:
+    """Where the plan itself knew of something that is held, it does not say in which shards."""
+    return BucketOutcome(ending.outcomes, ending.unsettled, frozenset(range(SHARDS))) if any(held.values()) else ending

@@ -1,0 +1,1 @@
+"""What operators see of lifecycle and ask of it."""

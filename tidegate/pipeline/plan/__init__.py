@@ -1,0 +1,1 @@
+"""The plan: what is due, from the log and from walks."""

@@ -1,0 +1,1 @@
+"""Walking buckets: listings and inventory reports as frames."""
