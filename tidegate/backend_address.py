@@ -1,4 +1,4 @@
-"""Where a backend's S3 door is: HOST:PORT, or the absolute path of a Unix socket."""
+"""The address of a backend's S3 door: HOST:PORT, or the absolute path of a Unix socket."""
 
 from __future__ import annotations
 

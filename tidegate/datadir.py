@@ -1,4 +1,4 @@
-"""The data directory: its layout, who runs on it, and the small files in it that must be private and whole.
+"""The data directory: its layout, its lock, and its small files, which are private and replaced in one step.
 
 Others may pass through it and through `pools` and `run`, on their way to a pool of theirs, and read nothing.
 
@@ -84,7 +84,7 @@ class DataDirectory:
             raise InvalidInput(f"the data directory {self.path} cannot be used: {error.strerror}") from None
 
     def acquire(self) -> int:
-        """Takes the directory for this process; the lock goes when the returned descriptor is closed."""
+        """Locks the directory for this process. Closing the returned descriptor unlocks it."""
         fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _LOCK_PATIENCE_SECONDS
         while not _try_lock(fd, fcntl.LOCK_EX):

@@ -1,4 +1,4 @@
-"""Whose the data directory is: how a process of root's becomes the user that the directory belongs to.
+"""Handover of the data directory: a process of root's becomes the user who owns the directory.
 
 The service account owns the data directory of a service that root starts. One that root made, or that an earlier
 version left to root, is handed over: the files that Tidegate made, never the contents of pools, never settings.
@@ -67,7 +67,7 @@ def hand_over(data: Path, account: Identity) -> None:
     fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if os.fstat(fd).st_uid == 0:
-            os.fchmod(fd, OPEN_MODE)  # before: nobody else may follow what is handed over
+            os.fchmod(fd, OPEN_MODE)  # the directory is closed first, so that nobody can follow the handover
         for name in _names(fd):
             if is_own_name(name):
                 _give(name, fd, account, deep=name != POOLS)
@@ -88,7 +88,7 @@ def check_settings_file(file: Path) -> None:
 
 
 def _give(name: str, directory: int, account: Identity, *, deep: bool) -> None:
-    """By descriptor, and nothing that has a second name: neither a link nor a race may make this any other file."""
+    """Changes the owner by descriptor, and only of a file with one name, so that no link or race swaps it."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
@@ -132,7 +132,7 @@ def _act_as(identity: Identity, data: Path, files: Iterable[Path], shown: Iterab
 
 
 def _make(data: Path) -> bool:
-    """True if it was not there. Directories above it are made passable: owners of pools go through them."""
+    """Makes the directory and returns True if it was missing. Pool owners may pass through the directories above it."""
     if data.is_dir():
         return False
     try:
@@ -145,7 +145,7 @@ def _make(data: Path) -> bool:
 
 
 def _looks_own(data: Path) -> bool:
-    """Whether Tidegate was here before, or nobody was."""
+    """Whether the directory is empty or Tidegate's own."""
     names = {entry.name for entry in data.iterdir()} - {settings.FILE_NAME, "lost+found"}
     return (data / "secret.key").exists() or all(map(is_own_name, names))
 

@@ -1,4 +1,4 @@
-"""Log files in the data directory that have become large are put aside, and the oldest of those removed."""
+"""Rotation of the log files in the data directory."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ _SMALLEST_BYTES = 65536
 
 
 class ValueFile:
-    """Values by key. One that is there already, of a process that had the same number, is gone on with. Not for sharing
-    between threads."""
+    """Values by key. A file that an earlier process with the same pid left is continued. One thread may use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,7 +50,7 @@ class ValueFile:
             return
 
     def _add(self, entry: bytes, key: str) -> None:
-        """The entry first, then how far entries go: a reader never sees a part of one."""
+        """Writes the entry first and the end mark second, so that a reader never sees half an entry."""
         _write_whole(self._fd, entry, self._used)
         _write_whole(self._fd, _USED.pack(self._used + len(entry)), 0)
         self._used += len(entry)
@@ -106,7 +105,7 @@ def value_class(directory: Path) -> type:
         return files[kind]
 
     def forked() -> None:
-        """Most forked processes become another program, and need no files."""
+        """Forgets the files in a forked process, which mostly becomes another program."""
         nonlocal lock, is_forked
         lock, is_forked = threading.Lock(), True
 

@@ -228,7 +228,7 @@ def _fold(directory: Path, kind: str, pid: int, more: dict[str, float]) -> None:
 
 
 def _values(file: Path) -> dict[str, float]:
-    """A file that is not there, or that a process left unfinished when it died, tells nothing."""
+    """Reads a metrics file. A file that is missing or unfinished has no values."""
     try:
         return {key: value for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file))}
     except (FileNotFoundError, struct.error, RuntimeError, UnicodeDecodeError):
@@ -237,7 +237,7 @@ def _values(file: Path) -> dict[str, float]:
 
 @contextmanager
 def _locked(directory: Path, mode: int) -> Iterator[None]:
-    """Readers must not see a process's counts twice, or not at all, while they are folded."""
+    """Locks the directory, so that readers see the counts of a dead process exactly once while they are folded."""
     with (directory / "lock").open("a") as file:
         fcntl.flock(file, mode)
         yield

@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 
 def adopt_orphans() -> None:
-    """From now on processes whose parents die become this process's children."""
+    """Makes this process the parent of every orphan below it."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def keep_files_private() -> None:
-    """From now on nobody else may read or change the files that this process and those it starts make."""
+    """Keeps files that this process and its children make from all other users."""
     os.umask(0o077)
 
 
 def environment_for(account: Identity, data: Path) -> dict[str, str]:
-    """That of this process, with what it says about root replaced. The account has no home but the data directory."""
+    """Returns this process's environment without root's values. The account's home is the data directory."""
     kept = {name: value for name, value in os.environ.items() if name not in _ROOTS_OWN}
     return kept | {"HOME": str(data), "LOGNAME": account.user, "USER": account.user}
 
@@ -83,7 +83,7 @@ class Child:
         return self._process.pid if self._process else None
 
     def start(self, environment: dict[str, str]) -> None:
-        """If the machine lacks what it takes, that counts as an early death."""
+        """Starts the process. A start that the machine refuses counts as an early death."""
         self._started_at = time.monotonic()
         try:
             # preexec_fn is safe here: the supervisor has one thread.

@@ -1,4 +1,4 @@
-"""Ways to what the service needs: directories that are closed to the service account, and how they are got over.
+"""Paths that the service account must reach although a directory above them is closed to it.
 
 Root's home is closed to everybody else, and people keep Python, their clones and their data there. The service then
 gets a view of its own of the file system (a mount namespace). In it each closed directory is covered by an empty one

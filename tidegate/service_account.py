@@ -1,4 +1,4 @@
-"""The service account: whose Tidegate's processes are when root starts it, and how root's rights are put aside.
+"""The service account: Tidegate's processes run as it when root starts them, and put root's rights aside.
 
 | process                                      | user                      | rights beyond that user's              |
 | -------------------------------------------- | ------------------------- | -------------------------------------- |

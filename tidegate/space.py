@@ -1,4 +1,4 @@
-"""Space on disks: how files get theirs beforehand, and how much is left.
+"""Disk space: reserving it for files, and measuring what is left.
 
 Whoever writes to a mapped page for which the disk has no room is killed (SIGBUS). So the space of a mapped file is
 reserved before it is mapped.
@@ -16,7 +16,7 @@ _BLOCK_BYTES = 512  # the unit of `st_blocks`, whatever the file system's own is
 
 
 def reserve(fd: int, size: int, name: Path) -> None:
-    """Makes the file at least `size` bytes long, and sees to it that every one of them has its place on the disk."""
+    """Makes the file at least `size` bytes long and reserves disk space for each of them."""
     found = os.fstat(fd)
     if found.st_size >= size and found.st_blocks * _BLOCK_BYTES >= size:
         return
@@ -36,7 +36,7 @@ def free_bytes(path: Path | str) -> int | None:
 
 
 def shortage(places: Iterable[Path], reserve_bytes: int) -> str:
-    """Which of the places has less than the reserve left, for people; empty if none has."""
+    """Names the directory that has less than the reserve left; empty if none has."""
     for place in places:
         free = free_bytes(place)
         if free is not None and free < reserve_bytes:

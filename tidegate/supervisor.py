@@ -92,7 +92,7 @@ class Supervisor:
         self.endpoints: Endpoints | None = None
 
     def start(self) -> Endpoints | None:
-        """Everything up, or `Unavailable`; None when it was told to stop before it was ready."""
+        """Starts everything or raises `Unavailable`. None means that a stop was requested first."""
         processes.adopt_orphans()
         self._directory.endpoints_file.unlink(missing_ok=True)
         for file in self._directory.metrics.glob("*.db"):
@@ -168,7 +168,7 @@ class Supervisor:
             topics.close()
 
     def _void_queued_tasks(self, tables: Tables) -> None:
-        """What was left when lifecycle was switched off is not carried out when it is switched on again."""
+        """Voids tasks that were queued when lifecycle was switched off, so that nobody carries them out later."""
         topics = assembly.open_topics(self._settings, self._directory.path)
         try:
             StopSwitch(tables, topics).void_queued(now_ns=time.time_ns())
@@ -188,7 +188,7 @@ class Supervisor:
         return all(child.pid in registered for child in gateways) and _answers(api)
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """False when it was told to stop first."""
+        """Returns False if a stop was requested first."""
         deadline = time.monotonic() + seconds
         while not self._signals.stops:
             self._keep_running()
@@ -218,7 +218,7 @@ class Supervisor:
                 child.start(self._environment)
 
     def _retire(self) -> None:
-        """A full disk puts it off."""
+        """Folds the metrics of dead processes; a full disk delays this."""
         try:
             while self._unretired:
                 metrics.retire(self._directory.metrics, *self._unretired[0])

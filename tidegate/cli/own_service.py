@@ -1,4 +1,4 @@
-"""A service for one command: where none runs on the data directory, it is started, used and stopped again."""
+"""A service for one command: starts one on the data directory if none runs, and stops it afterwards."""
 
 from __future__ import annotations
 

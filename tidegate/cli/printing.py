@@ -1,4 +1,4 @@
-"""How results are printed: JSON for programs, aligned columns for people."""
+"""Printing of results: JSON for programs, aligned columns for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling on stderr how far something has come: on a terminal in one line that is rewritten, otherwise now and then."""
+"""Progress on stderr: one rewritten line on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLEAR_LINE = "\r\x1b[2K"
 
 
 class Ticker:
-    """What takes less than a second is not told of at all."""
+    """Shows nothing for work that takes less than a second."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._silent = silent

@@ -1,4 +1,4 @@
-"""A number that every process of this machine sees grow when pools, keys, buckets or routes change.
+"""A counter in shared memory that grows whenever pools, keys, buckets or routes change.
 
 It lets gateways keep what they read from the tables and still see a change at once. Gateways on other
 machines see it when their copies have aged (`gateway.route_seconds`).

@@ -19,7 +19,7 @@ MARK = ".tidegate-pool"
 
 
 def choose_directory(directory: str, pool: str, data: Path) -> str:
-    """The real path for a new pool. It must not hold, nor lie in, what Tidegate keeps for itself."""
+    """Returns the real path for a new pool. The path must neither contain nor lie in Tidegate's own directories."""
     home = Path(os.path.realpath(data))
     if not directory:
         return str(home / POOLS / pool)
@@ -82,7 +82,7 @@ def _exists(name: str, parent: int) -> bool:
 
 
 def _make_for_owner(name: str, parent: int, account: Account) -> str:
-    """As the service account with the right to give files away: the owner may not write in its directory `pools`."""
+    """Makes the directory as the service account, since the owner may not write in `pools`."""
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -96,7 +96,7 @@ def _make_for_owner(name: str, parent: int, account: Account) -> str:
 
 
 def _make_as_owner(path: Path, account: Account, parent: int | None = None) -> str:
-    """As the owner. `parent` is open where the owner might not reach it by its path."""
+    """Makes the directory as the owner. `parent` is a descriptor if the owner cannot reach the path."""
     place = path
     try:
         if parent is not None:

@@ -1,4 +1,4 @@
-"""Whether the system gives backends what keeps others from them."""
+"""The check that the system can isolate backends from other users."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def manage(data: Path, pool: str, settings: Settings) -> int:
 
 
 def answer(line: dict[str, object]) -> None:
-    """Once: the pipe is given up, so that whoever reads it sees its end, and later output goes nowhere."""
+    """Prints the one line of the answer and closes standard output, so that the reader sees the end."""
     try:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

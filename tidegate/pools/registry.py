@@ -250,7 +250,7 @@ class Registry:
     def create_bucket(
         self, name: str, pool: str, *, now: float, policy: str = "none", by_client: bool = False
     ) -> Bucket:
-        """`by_client`: its own request makes it at the backend, perhaps with a lock, and nobody may be quicker."""
+        """`by_client` means that the client's request creates the bucket at the backend, perhaps with locks."""
         names.check_bucket_name(name)
         names.check_bucket_policy(policy)
         home = self.pool(pool)

@@ -73,7 +73,7 @@ class Running:
         return catalogue.generation_of(self.tables, self.name) != self._entry.generation
 
     def publish(self) -> None:
-        """From here on requests come: the access time first, the endpoint last."""
+        """Publishes the backend: the access time first, the endpoint last, since requests come from then on."""
         self.tables.put(LAST_ACCESS + self.name, repr(time.time()))
         self.tables.put(BackendEntry.PREFIX + self.name, self._entry.to_json())
         self.admit()
@@ -87,7 +87,7 @@ class Running:
         return mine and self.tables.get(ENDPOINT + self.name) == self.backend.endpoint
 
     def withdraw(self) -> None:
-        """No new request finds the backend; those that found it are still served."""
+        """Removes the endpoint: new requests do not find the backend, and running ones are still served."""
         self.tables.compare_and_set(ENDPOINT + self.name, self.backend.endpoint, None)
         self._changes.bump()
 
@@ -106,7 +106,7 @@ class Running:
             log.warning("pool %s: the manager's entry has to expire by itself: %s", self.name, error)
 
     def _clear_entries(self) -> None:
-        """Only those of this backend, never those of a successor."""
+        """Removes this backend's entries and leaves those of a successor."""
         try:
             self.withdraw()
             self.tables.compare_and_set(BackendEntry.PREFIX + self.name, self._entry.to_json(), None)

@@ -1,4 +1,4 @@
-"""How a manager starts a backend: is it to run, am I in charge, is the old one gone, start, set up, publish."""
+"""The start of a backend: check if it may run, take the lease, await the end of the old one, start, set up, publish."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Starting:
     # --- somebody else is in charge --------------------------------------------------------------
 
     def _await_other(self) -> Refused | str | None:
-        """The endpoint once it is there; None when the other manager has ended and this one may try."""
+        """Returns the endpoint that the other manager publishes, or None when that manager has ended."""
         # Says that the pool is wanted, should the other be about to stop for lack of requests.
         self._tables.put(LAST_ACCESS + self._name, repr(time.time()))
         while time.monotonic() < self._deadline:
@@ -156,7 +156,7 @@ class Starting:
             log.warning("pool %s: the manager's entry has to expire by itself: %s", self._name, error)
 
     def _clear_stale_entries(self) -> None:
-        """Of a manager that was killed: its backend does not serve any more."""
+        """Removes entries of a manager that was killed, whose backend died with it."""
         if self._tables.delete(ENDPOINT + self._name):
             self._changes.bump()
 

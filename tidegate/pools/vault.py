@@ -54,7 +54,7 @@ class Vault:
 
 
 def _make_key(file: Path) -> None:
-    """Whole or not at all: of several processes at once, the first one's key is taken by all."""
+    """Makes the key file in one step. If several processes try at once, all take the first one's key."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}.{time.monotonic_ns()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

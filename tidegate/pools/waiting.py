@@ -1,4 +1,4 @@
-"""How a manager waits: for time to pass or a signal to come, whichever is first."""
+"""The manager's waits: each ends after a time or at a signal, whichever comes first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StopRequested(TidegateError):
 
 
 def hold_signals() -> None:
-    """From now on signals are only taken by `wait`; done first, so that none ends the process by itself."""
+    """Blocks signals, so that only `wait` takes them. Call it first."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
 
 

@@ -31,7 +31,7 @@ class NotWoken(Unavailable):
 
 
 async def wake(data: Path, pool: str, settings: Settings) -> str:
-    """Where the pool's backend is, which is started if need be. Callers at the same time share one start."""
+    """Returns the address of the pool's backend, and starts one if none runs. Simultaneous callers share one start."""
     loop = asyncio.get_running_loop()
     key = (loop, data, pool)
     task = _wakes.get(key)
@@ -43,7 +43,7 @@ async def wake(data: Path, pool: str, settings: Settings) -> str:
 
 
 def _in_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], str]) -> asyncio.Future[str]:
-    """A thread of its own for each pool: those that start slowly must not hold up the others, nor the process's end."""
+    """Starts a pool in a thread of its own, so that a slow start holds up neither other pools nor the process's end."""
     future: asyncio.Future[str] = loop.create_future()
 
     def settle(result: str | None, error: Exception | None) -> None:
@@ -69,7 +69,7 @@ def _in_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], str]) -> asyn
 
 
 def start_pool(data: Path, pool: str, settings: Settings) -> str:
-    """Where the pool's backend is, which is started if need be. Raises `NotWoken`."""
+    """Returns the address of the pool's backend, and starts one if none runs. Raises `NotWoken`."""
     seconds = settings.pools.start_seconds + _MARGIN_SECONDS
     line = starter_client.ask(data, {"start": pool}, seconds)
     if line is None:

@@ -1,4 +1,4 @@
-"""How a manager watches its backend: is it still in charge, does the backend answer, is it still wanted?"""
+"""The watch over a backend: is the manager still in charge, does the backend answer, does anybody use it?"""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ class Watch:
         return f"the pool is not in service: {verdict.reason}"
 
     def _make_buckets(self) -> None:
-        """A backend that does not make them fails its next checks too."""
+        """Creates missing buckets. A backend that fails here fails its next health check, too."""
         try:
             self._running.make_buckets()
         except Unavailable as error:
             log.warning("pool %s: buckets could not be made: %s", self._running.name, error)
 
     def _idle(self) -> str | None:
-        """By how long the access time has stood still on this process's own clock, whatever the wall clock does."""
+        """Measures idleness by this process's monotonic clock: how long the access time has not changed."""
         if self._accessed():
             self._readmit()
             return None

@@ -1,4 +1,4 @@
-"""Who may use the API: whoever holds the admin token."""
+"""Access to the API: the admin token opens it."""
 
 from __future__ import annotations
 

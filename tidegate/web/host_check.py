@@ -1,4 +1,4 @@
-"""Which names the API answers to.
+"""The check of the header `Host`: the API answers to its own names only.
 
 A page of a stranger's can make a browser on this machine send requests here, by letting its own host name lead to this
 address (DNS rebinding). Such a request names that host, and is refused.

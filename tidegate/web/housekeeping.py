@@ -1,4 +1,4 @@
-"""Housekeeping: what grows while the service runs is kept within its limits, whether lifecycle is on or off.
+"""Housekeeping: trims topics and log files that grow while the service runs, whether lifecycle is on or off.
 
 It is a thread of the API process, which always runs, and of which there is one.
 """
@@ -46,6 +46,6 @@ class Housekeeping(Thread):
             self._retention.run_once(time.time())
 
     def stop(self) -> None:
-        """Returns when it has come to rest, or after a moment: what it does may be cut off anywhere."""
+        """Stops the thread and waits a moment for it. Its work may be cut off anywhere."""
         self._stop_flag.set()
         self.join(1.0)

@@ -62,7 +62,7 @@ def _demo(service: Service) -> str:
 
 
 def _warnings(service: Service, *, with_names: bool) -> str:
-    """What keeps rules from being carried out."""
+    """Warnings: each says what stops rules from being carried out."""
     state = control_of(service).state()
     told = [] if state.enabled else ["Lifecycle is switched off."]
     if state.stopped_since is not None:
