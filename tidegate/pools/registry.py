@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate.core import names, pool_states
-from tidegate.core.backend_traits import bucket_problem
+from tidegate.core.backend_traits import traits_of
 from tidegate.core.cors import CORS
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
@@ -254,7 +254,7 @@ class Registry:
         names.check_bucket_name(name)
         names.check_bucket_policy(policy)
         home = self.pool(pool)
-        problem = bucket_problem(home.backend, name)
+        problem = traits_of(home.backend).bucket_problem(name)
         if problem:
             raise InvalidInput(f"{name!r} cannot be a bucket's name here: {problem}")
         bucket = Bucket(name=name, pool=pool, uid=uuid.uuid4().hex, policy=policy, created_at=now)

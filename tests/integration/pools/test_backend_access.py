@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from pool_world import World, backends_in, client, make_world
 
-from tidegate.core.backend_traits import bucket_problem
+from tidegate.core.backend_traits import traits_of
 
 
 @pytest.fixture(scope="module")
@@ -127,4 +127,4 @@ def test_exactly_the_reserved_names_are_no_buckets_to_the_backend(world: World) 
         s3.create_bucket(Bucket=name)
         s3.put_object(Bucket=name, Key="k", Body=b"x")
         listed = s3.list_objects(Bucket=name).get("Contents", [])
-        assert (not listed) == bool(bucket_problem("seaweedfs", name)), name
+        assert (not listed) == bool(traits_of("seaweedfs").bucket_problem(name)), name

@@ -8,7 +8,6 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core import xml
-from tidegate.core.backend_traits import key_problem
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.identities import holds, moment, needs_look
@@ -268,7 +267,7 @@ def _storable(admission: Admission, entries: Sequence[DeleteEntry]) -> tuple[lis
     kept: list[DeleteEntry] = []
     refused: list[DeleteFailure] = []
     for entry in entries:
-        problem = key_problem(admission.pool.pool.backend, entry.key)
+        problem = admission.pool.traits.key_problem(entry.key)
         if problem:
             refused.append(DeleteFailure(entry.key, entry.version_id, "InvalidArgument", problem))
         else:

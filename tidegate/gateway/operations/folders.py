@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.backend_traits import body_problem, merges_folders
 from tidegate.core.ordered_listing import SLASH
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.operations.list_pages import object_pages
@@ -49,7 +48,7 @@ async def _check_existence(exchange: Exchange, admission: Admission, then: Work 
 
 def before_put(exchange: Exchange, admission: Admission) -> Work | None:
     """What is to be known before an object is put, or copied there."""
-    is_folder = admission.object_key.endswith(SLASH) and merges_folders(admission.pool.pool.backend)
+    is_folder = admission.object_key.endswith(SLASH) and admission.pool.traits.keys_are_paths
     return _put_folder(exchange, admission) if is_folder else None
 
 
@@ -66,7 +65,7 @@ async def _put_folder(exchange: Exchange, admission: Admission) -> None:
     source = admission.copy_source
     if source is not None:
         found = await stat(gateway, admission.pool, source.bucket, source.key, source.version_id)
-        problem = body_problem(admission.pool.pool.backend, key, int(found[b"content-length"]) if found else 0)
+        problem = admission.pool.traits.body_problem(key, int(found[b"content-length"]) if found else 0)
         if problem:
             raise S3Error("InvalidArgument", problem)
     exchange.forward()

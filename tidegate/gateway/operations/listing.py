@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tidegate.core.backend_traits import prefix_problem
 from tidegate.core.list_requests import ListRequest, Position, list_request, marked, position_of, token
 from tidegate.core.list_results import ListResult
 from tidegate.core.listings import ListedUpload, ListedVersion
@@ -258,4 +257,4 @@ def _listing(pages: StorePages, request: ListRequest, start: Position, limit: in
 
 def _holds_nothing(admission: Admission, prefix: str) -> bool:
     """Stores read prefixes that no key can have as other ones."""
-    return bool(prefix_problem(admission.pool.pool.backend, prefix))
+    return bool(admission.pool.traits.prefix_problem(prefix))

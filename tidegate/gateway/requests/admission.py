@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core import backend_traits, checksums, owners_acl, permissions, sigv2, sigv4, xml
+from tidegate.core import checksums, owners_acl, permissions, sigv2, sigv4, xml
 from tidegate.core.cors import CorsRules
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rules import RuleSet
@@ -228,19 +228,18 @@ def check_in_service(pool: PoolView, now: float) -> None:
 def check_storable(operation: Operation, pool: PoolView, object_key: str, size: int) -> None:
     """Keys that the backend would silently store under another name, hide or lose are refused. `size` is that of the
     data, or anything above zero where there may be some."""
-    backend = pool.pool.backend
-    problem = backend_traits.key_problem(backend, object_key)
+    problem = pool.traits.key_problem(object_key)
     if problem:
         raise S3Error("InvalidArgument" if operation.writes else "NoSuchKey", problem)
     if operation.name in _PUTS:
-        problem = backend_traits.body_problem(backend, object_key, size)
+        problem = pool.traits.body_problem(object_key, size)
         if problem:
             raise S3Error("InvalidArgument", problem)
 
 
 def check_encryption(pool: PoolView, names: Iterable[bytes]) -> None:
     """Clients' own keys need nothing from a store but to use them."""
-    if backend_traits.has_encryption_keys(pool.pool.backend):
+    if pool.traits.has_encryption_keys:
         return
     for name in names:
         if name.startswith(_ENCRYPTION) and not name.startswith(_CUSTOMER_KEY):
@@ -273,7 +272,7 @@ def _copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: 
         raise S3Error("AccessDenied", "the source bucket belongs to another pool")
     if key is None and not permissions.allowed(OPERATIONS["GetObject"], key_policy=None, bucket_policy=found.policy):
         raise S3Error("AccessDenied", "the source bucket's policy does not allow reading without an access key")
-    problem = backend_traits.key_problem(pool.pool.backend, source.key)
+    problem = pool.traits.key_problem(source.key)
     if problem:
         raise S3Error("NoSuchKey", problem)
     return source

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tidegate.core.backend_traits import BackendTraits, traits_of
 from tidegate.core.cors import CORS, CorsRules
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
@@ -69,6 +70,7 @@ class PoolView:
     which no client has."""
 
     pool: Pool
+    traits: BackendTraits
     owner_permitted: bool
     status: PoolStatus | None
     address: str | None
@@ -212,6 +214,7 @@ class Directory:
         backend = BackendEntry.from_json(entry) if entry else None
         return PoolView(
             pool=pool,
+            traits=traits_of(pool.backend),
             owner_permitted=User.from_json(user).permitted if user else True,
             status=PoolStatus.from_json(status) if status else None,
             address=address if backend else None,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tidegate.core.backend_traits import keeps_null_markers
+from tidegate.core.backend_traits import traits_of
 from tidegate.pools.registry import Registry
 from tidegate.ports import Store
 
@@ -55,7 +55,7 @@ class Stores:
         return pool, self._registry.pool(pool).created_at
 
     def keeps_null_markers(self, pool: str) -> bool:
-        return keeps_null_markers(self._registry.pool(pool).backend)
+        return traits_of(self._registry.pool(pool).backend).keeps_null_markers
 
     def close(self) -> None:
         with self._lock:
