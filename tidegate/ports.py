@@ -45,10 +45,12 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a producer appends. Records with equal keys keep their order."""
+    """What a producer appends. Its key chooses the partition, unless one is named: records with equal keys keep their
+    order, and so do those of one partition."""
 
     key: str
     value: bytes
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

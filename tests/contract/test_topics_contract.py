@@ -126,6 +126,13 @@ def test_equal_keys_stay_together_and_in_order(topics: Topics) -> None:
     assert len({message.partition for message in found}) == 4
 
 
+def test_a_record_goes_to_the_partition_that_it_names(topics: Topics) -> None:
+    topics.create("t", 4)
+    topics.append("t", [Record("k", f"{number}".encode(), number % 3) for number in range(12)])
+    assert [end for _, end in topics.bounds("t")] == [4, 4, 4, 0]
+    assert [message.value for message in topics.read("t", 1, 0, 10)] == [b"1", b"4", b"7", b"10"]
+
+
 def test_partition_of_a_key_is_the_same_in_every_process(topics: Topics, topics_address: TopicsAddress) -> None:
     topics.create("t", 8)
     topics.append("t", [Record(key, b"1") for key in AWKWARD_KEYS])

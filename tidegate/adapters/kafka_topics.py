@@ -45,7 +45,7 @@ class KafkaTopics:
         keys = limits.message_keys(records)
         kafka_topic = self._find(topic)
         if records:
-            batch = [Outgoing(key, record.value) for key, record in zip(keys, records, strict=True)]
+            batch = [Outgoing(key, record.value, record.partition) for key, record in zip(keys, records, strict=True)]
             self._producer.send(kafka_topic, batch)
 
     def probe(self, topic: str) -> None:

@@ -83,7 +83,11 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def append(connection: sqlite3.Connection, topic: Topic, keys: Sequence[bytes], records: Sequence[Record]) -> None:
-    chosen = [topic.partition_ids[partition_of(key, len(topic.partition_ids))] for key in keys]
+    count = len(topic.partition_ids)
+    chosen = [
+        topic.partition_id(partition_of(key, count) if record.partition is None else record.partition)
+        for key, record in zip(keys, records, strict=True)
+    ]
     ends = {
         partition_id: connection.execute("SELECT next_offset FROM partitions WHERE id = ?", (partition_id,)).fetchone()[
             0

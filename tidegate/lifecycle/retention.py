@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
@@ -58,6 +59,8 @@ class Retention:
         for name in sorted(names):
             if name.endswith(_DEAD_LETTERS):
                 self._trim_by_age(name, now - self._letter_seconds)
+        if DATA_MOVER_TOPIC in names:
+            self._trim_by_age(DATA_MOVER_TOPIC, now - self._task_seconds)
         if {BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC} <= names and not trim_finished(self._topics):
             for name in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC):
                 if self._trim_by_age(name, now - self._task_seconds):

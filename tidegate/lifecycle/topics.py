@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from tidegate.core.lifecycle.routes import TASK_TOPICS
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.ports import Topics
 
 POPULATOR_GROUP = "lifecycle-queue-populator"
 BUCKET_GROUP = "lifecycle-bucket-processor"
 OBJECT_GROUP = "lifecycle-object-processor"
+DATA_MOVER_GROUP = "lifecycle-data-mover"
 
 _PARTITIONS = 4
 
 
 def create_topics(topics: Topics) -> None:
-    for name in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, AUDIT_TOPIC):
+    for name in (BUCKET_TASKS_TOPIC, *TASK_TOPICS, AUDIT_TOPIC):
         topics.create(name, _PARTITIONS)
 
 
 def backlog(topics: Topics) -> tuple[int, int]:
-    """Bucket and object tasks that are not finished."""
+    """Bucket and object tasks that are not finished; what was handed over is nothing to wait for."""
     return topics.lag(BUCKET_TASKS_TOPIC, BUCKET_GROUP), topics.lag(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
 
 

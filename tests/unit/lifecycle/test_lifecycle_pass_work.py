@@ -107,7 +107,7 @@ def test_a_bucket_that_is_stuck_stays_where_it_is_and_shows_a_lag(place: Lifecyc
 def test_something_locked_brings_the_walker_back_a_day_later_to_its_shard(place: LifecyclePlace) -> None:
     made(place, rule_set(DAYS))
     passed(place, clock())
-    passed(place, clock(NOW + DAY), BucketOutcome(locked=frozenset({5})))
+    passed(place, clock(NOW + DAY), BucketOutcome(revisited=frozenset({5})))
     assert not passed(place, clock(NOW + 2 * DAY - 1)).is_walked
     revisit = passed(place, clock(NOW + 2 * DAY))
     assert set(revisit.walked_for().values()) == {1 << 5}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from log_cases import MIDNIGHT
 from plans import uploads_frame, versions_frame
@@ -9,12 +11,14 @@ from plans import uploads_frame, versions_frame
 from tidegate import assembly
 from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.decide import decide
+from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC, TASK_TOPICS
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask
 from tidegate.pipeline.plan import version_roles
 from tidegate.pipeline.plan.actions import RuledBucket, actions_frame
 from tidegate.pipeline.plan.evaluate import evaluate
+from tidegate.pipeline.plan.handed_over import HandedOver
 from tidegate.pipeline.plan.task_publishing import publish_plan, tasks
 from tidegate.settings import Settings
 
@@ -69,16 +73,42 @@ def test_what_is_held_is_in_the_plan_and_is_no_task(plan):
 def test_executors_append_every_task_once_and_count_per_bucket(spark, plan, tmp_path):
     settings = Settings()
     topics = assembly.open_topics(settings, tmp_path)
-    topics.create(OBJECT_TASKS_TOPIC, 4)
+    for topic in TASK_TOPICS:
+        topics.create(topic, 4)
     plan.write.parquet(str(tmp_path / "plan"))
     counts = publish_plan(spark, tmp_path / "plan", settings, tmp_path, pass_id="pass-1")
-    assert counts == {"uid": len(KEYS) + 1}
-    messages = [
-        message
-        for partition, (_, end) in enumerate(topics.bounds(OBJECT_TASKS_TOPIC))
-        for message in topics.read(OBJECT_TASKS_TOPIC, partition, 0, end + 1)
-    ]
-    found = [ObjectTask.from_bytes(message.value) for message in messages]
+    assert (counts.awaited, counts.handed_over) == ({"uid": len(KEYS) + 1}, {})
+    found = published(topics, OBJECT_TASKS_TOPIC)
     assert sorted(found, key=repr) == sorted(expected(), key=repr)
     assert {task.effect for task in found} == {Effect.EXPIRE, Effect.ABORT_UPLOAD}
     topics.close()
+
+
+def test_what_takes_long_is_handed_over_by_the_executors_and_published_once(spark, tmp_path):
+    settings = Settings()
+    topics, tables = assembly.open_topics(settings, tmp_path), assembly.open_tables(settings, tmp_path)
+    for topic in TASK_TOPICS:
+        topics.create(topic, 4)
+    moves = Action(ActionKind.TRANSITION_DAYS, days=1, storage_class="GLACIER")
+    rules = RuleSet((Rule("r", True, Filter(), (moves,)),))
+    terms = replace(TERMS, minimum_transition_bytes=0)
+    versions = versions_frame(spark, [("uid", key, [VERSION]) for key in KEYS]).drop("sequence")
+    bucket = RuledBucket("uid", rules, terms)
+    plan = evaluate(version_roles.alone(versions), actions_frame(spark, [bucket], now_ns=NOW))
+    plan.write.parquet(str(tmp_path / "plan"))
+    for pass_id in ("pass-1", "pass-2"):
+        counts = publish_plan(spark, tmp_path / "plan", settings, tmp_path, pass_id=pass_id)
+        assert (counts.awaited, counts.handed_over) == ({}, {"uid": len(KEYS)})
+    moved = published(topics, DATA_MOVER_TOPIC)
+    assert sorted((task.key, task.pass_id) for task in moved) == sorted((key, "pass-1") for key in KEYS)
+    assert {entry.key for entry in HandedOver(tables).under_way("uid")} == set(KEYS)
+    topics.close()
+    tables.close()
+
+
+def published(topics, topic):
+    return [
+        ObjectTask.from_bytes(message.value)
+        for partition, (_, end) in enumerate(topics.bounds(topic))
+        for message in topics.read(topic, partition, 0, end + 1)
+    ]

@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable
 
 from tidegate.core.errors import NotFound
+from tidegate.core.lifecycle.routes import TASK_TOPICS
 from tidegate.core.lifecycle.stops import EVERYTHING, Ends, Stops
-from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.acting.rate import other_machines_work
 from tidegate.lifecycle.topics import create_topics
 from tidegate.ports import Tables, Topics
 
 STOPS = "lifecycle/stops"
-_TOPICS = (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC)
+_TOPICS = (BUCKET_TASKS_TOPIC, *TASK_TOPICS)
 _LOOK_SECONDS = 0.25
 
 

@@ -24,6 +24,8 @@ from tidegate.core.shards import SHARDS
 from tidegate.lifecycle.passes.pass_records import BucketReport
 from tidegate.lifecycle.passes.snapshot import BucketSnapshot
 
+ALL_SHARDS = frozenset(range(SHARDS))
+
 Matters = Callable[[ShardPlan], bool]
 
 
@@ -47,11 +49,12 @@ class PassClock:
 @dataclass(frozen=True, slots=True)
 class BucketOutcome:
     """How the actions in one bucket ended. `unsettled` has, by shard, when the first of those became due that could
-    not be done; in `locked` shards something must be looked at again."""
+    not be done. The shards in `revisited` are walked once more a day later: something there was locked, or is under
+    way elsewhere."""
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
     unsettled: Mapping[int, int] = field(default_factory=dict)
-    locked: frozenset[int] = frozenset()
+    revisited: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class BucketWork:
                 shard=shard,
                 walked=_walk_result(plan, is_blocked),
                 settled_until_ns=plan.after_ns if is_stuck else settled_ns,
-                revisit_ns=revisit_ns if shard in ending.locked else 0,
+                revisit_ns=revisit_ns if shard in ending.revisited else 0,
             )
             if moved is not None:
                 found[shard] = moved

@@ -6,10 +6,10 @@ Only counts are kept, and where the first trouble was. Of a pass of any size tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
-from tidegate.core.shards import SHARDS, shard
+from tidegate.core.shards import shard
 from tidegate.lifecycle.passes.bucket_work import BucketOutcome
 from tidegate.ports import Topics
 
@@ -55,7 +55,7 @@ class _Tally:
     def __init__(self) -> None:
         self._outcomes: Counter[str] = Counter()
         self._unsettled: dict[int, int] = {}
-        self._locked: set[int] = set()
+        self._revisited: set[int] = set()
 
     def add(self, ended: Ended) -> None:
         self._outcomes[ended.outcome.value] += 1
@@ -63,12 +63,7 @@ class _Tally:
             where = shard(ended.bucket, ended.key)
             self._unsettled[where] = min(self._unsettled.get(where, ended.became_due_ns), ended.became_due_ns)
         elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:
-            self._locked.add(shard(ended.bucket, ended.key))
+            self._revisited.add(shard(ended.bucket, ended.key))
 
     def ending(self) -> BucketOutcome:
-        return BucketOutcome(dict(self._outcomes), dict(self._unsettled), frozenset(self._locked))
-
-
-def everywhere_locked(ending: BucketOutcome, held: Mapping[str, int]) -> BucketOutcome:
-    """Where the plan itself knew of something that is held, it does not say in which shards."""
-    return BucketOutcome(ending.outcomes, ending.unsettled, frozenset(range(SHARDS))) if any(held.values()) else ending
+        return BucketOutcome(dict(self._outcomes), dict(self._unsettled), frozenset(self._revisited))

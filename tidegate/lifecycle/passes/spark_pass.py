@@ -18,8 +18,8 @@ from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, SECOND_NS, day_length_
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket, existing
 from tidegate.lifecycle.buckets.cursor_store import CursorStore
-from tidegate.lifecycle.passes.bucket_work import PassClock
-from tidegate.lifecycle.passes.outcomes import OutcomeTracker, everywhere_locked
+from tidegate.lifecycle.passes.bucket_work import ALL_SHARDS, PassClock
+from tidegate.lifecycle.passes.outcomes import OutcomeTracker
 from tidegate.lifecycle.passes.pass_planning import PassPlanner, PlannedPass
 from tidegate.lifecycle.passes.pass_records import BucketReport, PassOrder, PassProgress, PassReport, PassStatus, Stage
 from tidegate.lifecycle.passes.pass_watch import CutShort, PassWatch
@@ -29,6 +29,7 @@ from tidegate.lifecycle.topics import trim_finished
 from tidegate.pipeline.log.landing import land
 from tidegate.pipeline.log.log_table import LogTable
 from tidegate.pipeline.plan.task_publishing import publish_plan
+from tidegate.pipeline.plan.task_writer import Published
 from tidegate.pipeline.session.spark_session import Session
 from tidegate.pipeline.session.warm_session import spark_errors
 from tidegate.ports import Tables, Topics
@@ -146,16 +147,16 @@ class SparkPass:
 
     # --- acting ----------------------------------------------------------------------------------
 
-    def _publish(self, planned: PlannedPass) -> dict[str, int]:
+    def _publish(self, planned: PlannedPass) -> Published:
         if not planned.actions:
-            return {}
+            return Published()
         self._enter("publishing", planned=planned.actions)
         around = self._around
         return publish_plan(self._session, self._folder, around.settings, around.data, pass_id=self._order.id)
 
-    def _wait_for_actions(self, published: Mapping[str, int]) -> CutShort | None:
+    def _wait_for_actions(self, published: Published) -> CutShort | None:
         """Until all are done; the reason when the pass's time was over first."""
-        total = sum(published.values())
+        total = published.total
         if not total:
             return None
         self._enter("acting", planned=total)
@@ -184,7 +185,7 @@ class SparkPass:
 
     # --- settling --------------------------------------------------------------------------------
 
-    def _settle(self, planned: PlannedPass, published: Mapping[str, int], timeout: CutShort | None) -> PassResult:
+    def _settle(self, planned: PlannedPass, published: Published, timeout: CutShort | None) -> PassResult:
         """Moves the cursors of the buckets past what is done, also when the time for the rest was over."""
         self._watch.check_lock()
         finished = self._endings.finished
@@ -194,11 +195,11 @@ class SparkPass:
         cursors: dict[str, Mapping[int, Cursor]] = {}
         for work in planned.works:
             ending = self._endings.of(work.uid)
-            is_unfinished = self._endings.count(work.uid) < published.get(work.uid, 0)
+            is_unfinished = self._endings.count(work.uid) < published.awaited[work.uid]
             held = planned.plans[work.uid].held if work.uid in planned.plans else {}
-            moved = work.cursors_after(
-                everywhere_locked(ending, held), is_stuck=is_unfinished or planned.is_stuck(work.uid)
-            )
+            if any(held.values()) or published.handed_over[work.uid]:
+                ending = replace(ending, revisited=ALL_SHARDS)
+            moved = work.cursors_after(ending, is_stuck=is_unfinished or planned.is_stuck(work.uid))
             cursors[work.uid] = moved
             if moved != work.snapshot.cursors and existing(self._around.tables, work.snapshot.bucket.name, work.uid):
                 store.save(work.uid, moved)

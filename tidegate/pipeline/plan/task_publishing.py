@@ -1,30 +1,29 @@
-"""From a plan's files to object tasks in the topic: written by the executors, never gathered in one place."""
+"""From a plan's files to tasks in their topics: written by the executors, never gathered in one place."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import settings as settings_module
-from tidegate.assembly import open_topics
-from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC
+from tidegate.assembly import open_tables, open_topics
 from tidegate.pipeline.plan.evaluate import PLAN_SCHEMA
-from tidegate.ports import Record
+from tidegate.pipeline.plan.handed_over import HandedOver
+from tidegate.pipeline.plan.task_writer import Published, TaskWriter
 from tidegate.settings import Settings
 
-_APPEND_RECORDS = 1000
-_COUNTS = pa.schema([("bucket_uid", pa.string()), ("tasks", pa.int64())])
+_COUNTS = "bucket_uid string, is_handed_over boolean, tasks long"
 
 
 def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
-    """What of a plan is to be done, as messages: bucket_uid, key (of the record) and value, as `ObjectTask` writes it.
+    """What of a plan is to be done, as messages (`task_writer.TASKS`), the values as `ObjectTask` writes them.
     What is held waits; transitions that nothing carries out are only shown."""
     message = F.struct(
         F.col("effect").alias("action"),
@@ -48,6 +47,7 @@ def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
     )
     return plan.where(F.col("hold").isNull() & F.col("acts")).select(
         "bucket_uid",
+        "effect",
         F.concat("bucket_uid", F.lit("/"), "key").alias("key"),
         F.to_json(message).alias("value"),
     )
@@ -59,51 +59,32 @@ def read_plan(session: SparkSession, folder: Path) -> DataFrame | None:
     return session.read.schema(PLAN_SCHEMA).parquet(*files) if files else None
 
 
-def publish_plan(
-    session: SparkSession,
-    folder: Path,
-    settings: Settings,
-    data: Path,
-    *,
-    pass_id: str,
-    topic: str = OBJECT_TASKS_TOPIC,
-) -> dict[str, int]:
-    """Appends the tasks of a plan to the topic and gives their number per bucket uid. A part that fails is repeated by
-    Spark: a task may come twice, and doing it twice is safe."""
+def publish_plan(session: SparkSession, folder: Path, settings: Settings, data: Path, *, pass_id: str) -> Published:
+    """Appends the tasks of a plan to their topics and counts them. A part that fails is repeated by Spark: a task may
+    come twice, and doing it twice is safe."""
+    published = Published()
     plan = read_plan(session, folder)
-    if plan is None:
-        return {}
-    append = _appender(settings_module.dump(settings), str(data), topic)
-    # In the order of the keys: objects that are neighbours in their bucket are looked at and deleted together.
-    counted = tasks(plan, pass_id=pass_id).orderBy("key").mapInArrow(append, "bucket_uid string, tasks long")
-    published: Counter[str] = Counter()
-    for row in counted.collect():  # a few for every ten thousand tasks
-        published[row["bucket_uid"]] += row["tasks"]
-    return dict(published)
+    if plan is not None:
+        append = _appender(settings_module.dump(settings), str(data))
+        # In the order of the keys: objects that are neighbours in their bucket are looked at and deleted together.
+        counted = tasks(plan, pass_id=pass_id).orderBy("key").mapInArrow(append, _COUNTS)
+        for batch in counted.toArrow().to_batches():  # a few rows for every ten thousand tasks
+            published.add(batch)
+    return published
 
 
-def _appender(settings: str, data: str, topic: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _appender(settings: str, data: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in the executors, over batches of columns."""
 
     def append(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        topics = open_topics(settings_module.restore(settings), Path(data))
-        try:
-            for batch in batches:
-                for start in range(0, batch.num_rows, _APPEND_RECORDS):
-                    part = batch.slice(start, _APPEND_RECORDS)
-                    # One key for all, so that neighbours stay together in a partition of the topic.
-                    first = part.column("key")[0].as_py()
-                    topics.append(topic, [Record(first, value.encode()) for value in part.column("value").to_pylist()])
-                yield _counted(batch.column("bucket_uid"))
-        finally:
-            topics.close()
+        restored = settings_module.restore(settings)
+        context = TaskContext.get()
+        first = context.partitionId() if context is not None else 0
+        with closing(open_topics(restored, Path(data))) as topics, closing(open_tables(restored, Path(data))) as tables:
+            writer = TaskWriter(topics, HandedOver(tables), first=first)
+            yield from map(writer.append, batches)
 
     return append
-
-
-def _counted(uids: pa.Array) -> pa.RecordBatch:
-    counts = pc.value_counts(uids)
-    return pa.RecordBatch.from_arrays([counts.field("values"), counts.field("counts")], schema=_COUNTS)
 
 
 def _if_any(name: str) -> Column:

@@ -1,6 +1,6 @@
 """A Spark session that is started when it is needed and kept while it is used often: starting one takes seconds.
 
-BucketOutcome a session the way PySpark does leaves its JVM running, with all of its memory. Here the JVM ends as well.
+Ending a session the way PySpark does leaves its JVM running, with all of its memory. Here the JVM ends as well.
 """
 
 from __future__ import annotations
