@@ -83,7 +83,7 @@ def test_adapters_know_no_service() -> None:
 
 
 def test_the_pipeline_imports_no_worker_and_only_the_pipeline_imports_spark() -> None:
-    workers = ("tidegate.lifecycle", "tidegate.movement", "tidegate.gateway", "tidegate.pools")
+    workers = ("tidegate.workers", "tidegate.lifecycle", "tidegate.movement", "tidegate.gateway", "tidegate.pools")
     assert offenders("tidegate.pipeline", *workers) == []
     assert offenders("tidegate", "pyspark", unless=("tidegate.pipeline",)) == []
 
@@ -91,6 +91,13 @@ def test_the_pipeline_imports_no_worker_and_only_the_pipeline_imports_spark() ->
 def test_pools_and_gateway_do_not_depend_on_the_web_service_or_the_supervisor() -> None:
     assert offenders("tidegate.pools", "tidegate.gateway", "tidegate.web", "tidegate.supervisor") == []
     assert offenders("tidegate.gateway", "tidegate.web", "tidegate.supervisor") == []
+
+
+def test_leases_and_workers_know_no_service() -> None:
+    services = [f"tidegate.{name}" for name in ("gateway", "pools", "web", "lifecycle", "pipeline", "supervisor")]
+    for layer in ("tidegate.lease", "tidegate.workers"):
+        assert offenders(layer, *services) == []
+    assert offenders("tidegate.lease", "tidegate.workers") == []
 
 
 def test_metrics_are_defined_in_one_place() -> None:

@@ -6,7 +6,7 @@
 | `uu:USER`              | `User`          | an owner of pools, and whether they are permitted         |
 | `ps:POOL`              | `PoolStatus`    | the pool's state, with the reason                         |
 | `bd:DIRECTORY`         | pool name       | the pool that uses a directory (put-if-absent)            |
-| `ma:POOL`              | `ManagerEntry`  | the manager in charge: a mutex (put-if-absent, expires)   |
+| `ma:POOL`              | `ManagerEntry`  | the manager in charge: a lease (put-if-absent, expires)   |
 | `mn:POOL`              | `BackendEntry`  | the backend process that the manager runs                 |
 | `mx:HOST:PORT:PID`     | `GatewayEntry`  | a gateway process (expires)                               |
 | `ep:POOL`              | path, HOST:PORT | where the running backend listens: a Unix socket, or TCP  |
@@ -15,7 +15,7 @@
 | `id:ACCESS_KEY`        | `Key`           | an access key (put-if-absent)                             |
 | `dn:NAME`              | pool name       | the pool behind a direct host name (put-if-absent)        |
 | `gn:POOL`              | a number        | generation: grows with buckets that a backend is to make  |
-| `lk:places`            | random text     | held while a pool is created or deleted (expires)         |
+| `lk:places`            | a process       | held while a pool is created or deleted (expires)         |
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
 | `co:UID`               | `CorsRules`     | the CORS rules of that bucket                             |
 | `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |

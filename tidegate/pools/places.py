@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from tidegate.core.errors import AlreadyExists, Conflict
 from tidegate.core.records import Pool
+from tidegate.lease import Lease
 from tidegate.pools import catalogue
 from tidegate.pools.catalogue import DIRECT_HOSTNAME, DIRECTORY
 from tidegate.pools.directories import overlaps
@@ -17,7 +15,6 @@ from tidegate.ports import Tables
 _LOCK = "lk:places"
 _LOCK_SECONDS = 30.0
 _PATIENCE_SECONDS = 20.0
-_POLL_SECONDS = 0.02
 
 
 class Places:
@@ -27,19 +24,12 @@ class Places:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """One creation or deletion at a time, over all machines."""
-        token = secrets.token_hex(16)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._tables.put_if_absent(_LOCK, token, expires_in=_LOCK_SECONDS):
-            if time.monotonic() > deadline:
-                raise Conflict("other pools are being created or deleted; try again")
-            time.sleep(_POLL_SECONDS)
-        try:
-            yield
-        finally:
-            self._tables.compare_and_set(_LOCK, token, None)
+        refusal = "other pools are being created or deleted; try again"
+        return Lease(self._tables, _LOCK, seconds=_LOCK_SECONDS).held(
+            patience_seconds=_PATIENCE_SECONDS, refusal=refusal
+        )
 
     def claim(self, pool: Pool) -> None:
         self._take(DIRECTORY + pool.directory, pool.name, f"the directory {pool.directory} is used by pool")

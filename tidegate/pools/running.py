@@ -14,7 +14,7 @@ from tidegate.pools import catalogue
 from tidegate.pools.backends.base import Backend
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
-from tidegate.pools.mutex import Mutex
+from tidegate.pools.manager_lease import ManagerLease
 from tidegate.pools.pool_lock import PoolLock
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
@@ -32,7 +32,7 @@ class Running:
         settings: Settings,
         changes: ChangeCounter,
         pool: Pool,
-        mutex: Mutex,
+        lease: ManagerLease,
         lock: PoolLock,
         backend: Backend,
         admin: tuple[str, str],
@@ -40,7 +40,7 @@ class Running:
         self.tables = tables
         self.settings = settings
         self.pool = pool
-        self.mutex = mutex
+        self.lease = lease
         self.backend = backend
         self._changes = changes
         self._lock = lock
@@ -51,7 +51,7 @@ class Running:
             admin_secret=vault.seal(admin[1]),
             host=socket.gethostname(),
             manager_pid=os.getpid(),
-            manager_token=mutex.token,
+            manager_token=lease.token,
             generation=-1,
             started_at=time.time(),
         )
@@ -101,7 +101,7 @@ class Running:
         if not in_charge:
             self._clear_entries()
         try:
-            self.mutex.release()
+            self.lease.release()
         except Unavailable as error:
             log.warning("pool %s: the manager's entry has to expire by itself: %s", self.name, error)
 

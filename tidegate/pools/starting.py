@@ -14,12 +14,13 @@ from pathlib import Path
 from tidegate.core import pool_states
 from tidegate.core.errors import InvalidInput, TidegateError, Unavailable
 from tidegate.core.records import BackendEntry, ManagerEntry, Pool, PoolState, PoolStatus, User
+from tidegate.lease import LeaseLost
 from tidegate.pools.backends.base import Backend, Launch, StartFailed
 from tidegate.pools.backends.known import starter_of
 from tidegate.pools.backends.socket_directory import SocketDirectory
 from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
-from tidegate.pools.mutex import Mutex, MutexLost
+from tidegate.pools.manager_lease import ManagerLease
 from tidegate.pools.owners import default_owner, find_account
 from tidegate.pools.pool_lock import PoolLock
 from tidegate.pools.running import Running
@@ -50,7 +51,7 @@ class Starting:
         self._name = pool
         self._settings = settings
         self._changes = ChangeCounter(data)
-        self._mutex = Mutex(tables, pool, seconds=settings.pools.mutex_seconds)
+        self._lease = ManagerLease(tables, pool, seconds=settings.pools.mutex_seconds)
         self._lock = PoolLock(data, pool)
         self._deadline = time.monotonic() + settings.pools.start_seconds
 
@@ -60,7 +61,7 @@ class Starting:
             refusal = self._judge()
             if refusal is not None:
                 return refusal
-            if self._mutex.try_acquire():
+            if self._lease.try_acquire():
                 return self._start_in_charge()
             found = self._await_other()
             if found is not None:
@@ -130,12 +131,12 @@ class Starting:
             raise
         try:
             running.make_buckets()
-            self._mutex.keep()
+            self._lease.keep()
             running.publish()
             self._record(pool_states.started(self._status(), now=time.time()))
         except TidegateError as error:
             running.stop()
-            if isinstance(error, Unavailable) and not isinstance(error, MutexLost):
+            if isinstance(error, Unavailable) and not isinstance(error, LeaseLost):
                 return self._failed(StartFailed(f"the backend could not be set up: {error}"))
             raise
         return running
@@ -151,7 +152,7 @@ class Starting:
     def _let_go(self) -> None:
         self._lock.release()
         try:
-            self._mutex.release()
+            self._lease.release()
         except Unavailable as error:
             log.warning("pool %s: the manager's entry has to expire by itself: %s", self._name, error)
 
@@ -197,7 +198,7 @@ class Starting:
             settings=self._settings,
             changes=self._changes,
             pool=pool,
-            mutex=self._mutex,
+            lease=self._lease,
             lock=self._lock,
             backend=backend,
             admin=admin,
@@ -242,10 +243,10 @@ class Starting:
         return given
 
     def _pause(self, seconds: float) -> None:
-        """Every wait of a start: keeps the mutex, heeds signals, ends in time."""
+        """Every wait of a start: keeps the lease, heeds signals, ends in time."""
         if time.monotonic() > self._deadline:
             raise StartFailed(f"the backend was not ready after {self._settings.pools.start_seconds:.0f} s")
-        self._mutex.keep()
+        self._lease.keep()
         wait(seconds)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from tidegate.core import pool_states
 from tidegate.core.errors import Unavailable
 from tidegate.core.records import Pool, PoolStatus
+from tidegate.lease import LeaseLost
 from tidegate.pools.backends.base import LEAST_FREE_BYTES
 from tidegate.pools.catalogue import LAST_ACCESS
-from tidegate.pools.mutex import MutexLost
 from tidegate.pools.running import Running
 from tidegate.pools.starting import is_permitted
 from tidegate.pools.waiting import wait
@@ -57,9 +57,9 @@ class Watch:
         if code is not None:
             return End(f"the backend ended by itself with code {code}")
         try:
-            reachable = self._running.mutex.keep()
+            reachable = self._running.lease.keep()
             reason = self._look_at_tables() if reachable else None
-        except MutexLost as lost:
+        except LeaseLost as lost:
             return End(str(lost), in_charge=False)
         except Unavailable as error:
             log.warning("pool %s: the tables cannot be reached: %s", self._running.name, error)
@@ -137,7 +137,7 @@ class Watch:
         until = time.monotonic() + gateway.access_seconds + gateway.route_seconds
         while time.monotonic() < until:
             wait(min(self._settings.watch_seconds, max(0.01, until - time.monotonic())))
-            self._running.mutex.keep()
+            self._running.lease.keep()
             if self._accessed():
                 self._readmit()
                 return None
@@ -160,7 +160,7 @@ class Watch:
     def _check_backend(self) -> str | None:
         if time.monotonic() < self._next_check:
             return None
-        # Never so long that the mutex could expire meanwhile.
+        # Never so long that the lease could expire meanwhile.
         timeout = min(self._settings.heartbeat_timeout_seconds, self._settings.mutex_seconds / 3)
         try:
             self._running.backend.check(timeout)

@@ -20,12 +20,13 @@ from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.core.records import Bucket, BucketState
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.stop_switch import StopSwitch
 from tidegate.lifecycle.buckets.bucket_list import chosen
 from tidegate.lifecycle.buckets.cursor_store import CursorStore
 from tidegate.lifecycle.passes.bucket_work import BucketOutcome, PassClock, work_in
 from tidegate.lifecycle.passes.conductor import Conductor
-from tidegate.lifecycle.passes.pass_lock import KeptLock, PassLock
+from tidegate.lifecycle.passes.pass_lock import PassLock
 from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
     PassProgress,
@@ -66,7 +67,7 @@ class Scene:
         order = PassOrder(new_pass_id(now), trigger, now, SECOND, dry_run=dry_run)
         lock = PassLock(self.place.tables, seconds=60)
         assert lock.try_acquire()
-        with KeptLock(lock, seconds=60) as kept:
+        with KeptLease(lock, seconds=60) as kept:
             return engine.run(order, chosen(self.place.tables), kept)
 
     def frontiers(self) -> set[int]:

@@ -1,7 +1,7 @@
 """The order of changes to one key, over gateways on several machines.
 
 On each machine the processes take turns as `KeyLocks` has it; whose turn it is there takes the stripe's entry
-in the tables as well: `or:STRIPE`, a mutex with expiry that is renewed while it is held. `ot:STRIPE` is the last
+in the tables as well: `or:STRIPE`, a lease that is renewed while it is held. `ot:STRIPE` is the last
 time given out.
 """
 
@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.gateway.changes.key_locks import FIRST_PAUSE, LONGEST_PAUSE, KeyLocks
+from tidegate.lease import Lease
 from tidegate.ports import Tables
 
 logger = logging.getLogger(__name__)
@@ -76,26 +77,26 @@ class SharedKeyLocks(KeyLocks):
         except asyncio.CancelledError:
             with contextlib.suppress(TidegateError):  # then the entry expires
                 if await trying is not None:
-                    await self._call(partial(self._drop, stripe))
+                    await self._call(self._lease(stripe).release)
             raise
 
     def _put(self, stripe: int) -> int | None:
-        """An entry with our own token is one whose setting was not confirmed to us: nobody else here has the turn."""
-        entry = f"or:{stripe}"
-        if not self._tables.put_if_absent(entry, self._token, expires_in=LEASE_SECONDS) and not self._extend(stripe):
+        lease = self._lease(stripe)
+        if not lease.try_acquire():
             return None
         try:
             return self._last_time(stripe)
         except TidegateError:
             with contextlib.suppress(TidegateError):  # then the entry expires
-                self._drop(stripe)
+                lease.release()
             raise
 
     def _last_time(self, stripe: int) -> int:
         return int(self._tables.get(f"ot:{stripe}") or 0)
 
-    def _drop(self, stripe: int) -> None:
-        self._tables.compare_and_set(f"or:{stripe}", self._token, None)
+    def _lease(self, stripe: int) -> Lease:
+        """All of this process have one token: nobody else here has the turn."""
+        return Lease(self._tables, f"or:{stripe}", self._token, seconds=LEASE_SECONDS)
 
     def next_time(self, stripe: int, now_ns: int) -> int:
         given = super().next_time(stripe, max(now_ns, self._held[stripe] + 1))
@@ -111,7 +112,7 @@ class SharedKeyLocks(KeyLocks):
     async def _give_back(self, stripe: int, last: int) -> None:
         try:
             await self._call(partial(self._write_time, stripe, last))
-            await self._call(partial(self._drop, stripe))
+            await self._call(self._lease(stripe).release)
         except TidegateError as error:
             logger.warning("the turn of stripe %d could not be given back and will expire: %s", stripe, error)
         finally:
@@ -127,10 +128,7 @@ class SharedKeyLocks(KeyLocks):
             await asyncio.sleep(_RENEW_SECONDS)
             for stripe in list(self._held):
                 with contextlib.suppress(TidegateError):  # tried again in time, or the entry expires
-                    await self._call(partial(self._extend, stripe))
-
-    def _extend(self, stripe: int) -> bool:
-        return self._tables.compare_and_set(f"or:{stripe}", self._token, self._token, expires_in=LEASE_SECONDS)
+                    await self._call(self._lease(stripe).renew)
 
     async def _call(self, work: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -17,12 +17,13 @@ from tidegate import metrics
 from tidegate.core.cron import Cron
 from tidegate.core.errors import Conflict, InvalidInput, NotFound, Refused
 from tidegate.core.lifecycle.stops import Stops
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.stop_switch import read_stops
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket, chosen, reconcile
 from tidegate.lifecycle.buckets.time_scale import interval_seconds
 from tidegate.lifecycle.passes.clock_guard import ClockGuard
 from tidegate.lifecycle.passes.listing_pass import ListingEngine
-from tidegate.lifecycle.passes.pass_lock import KeptLock, PassLock
+from tidegate.lifecycle.passes.pass_lock import PassLock
 from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
     PassProgress,
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 class Engine(Protocol):
     """Carries out a pass, or starts it. Its report says how that went, or will."""
 
-    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLock) -> PassReport: ...
+    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLease) -> PassReport: ...
 
     def between(self, now: float) -> None:
         """What there is to do while no pass is begun; called again and again."""
@@ -115,7 +116,7 @@ class Conductor:
         if not lock.try_acquire():
             metrics.LIFECYCLE_ROUNDS.labels("skipped-pass").inc()
             raise Conflict("a pass is running")
-        with KeptLock(lock, seconds=_LOCK_SECONDS) as kept:
+        with KeptLease(lock, seconds=_LOCK_SECONDS) as kept:
             self._close_interrupted(order.now_ns)
             listings, actions = backlog(self._topics)
             if listings or actions:

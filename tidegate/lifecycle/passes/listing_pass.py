@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, BucketTask
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.stop_switch import read_stops
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket
-from tidegate.lifecycle.passes.pass_lock import KeptLock
 from tidegate.lifecycle.passes.pass_records import BucketReport, PassOrder, PassReport, PassReports, PassStatus
 from tidegate.lifecycle.topics import trim_finished
 from tidegate.ports import Record, Tables, Topics
@@ -32,7 +32,7 @@ class ListingEngine:
         self._reports = PassReports(tables)
         self._trail = AuditTrail(topics)
 
-    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLock) -> PassReport:
+    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLease) -> PassReport:
         """Publishes the tasks."""
         if order.dry_run:
             raise InvalidInput("the listing engine acts while it lists: a dry run needs the engine spark")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tidegate.core.errors import Unavailable
-from tidegate.lifecycle.passes.pass_lock import KeptLock
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.passes.pass_records import PassStatus
 
 _LOOK_SECONDS = 0.25
@@ -35,7 +35,7 @@ class PassWatch:
         self,
         *,
         stop: Flag,
-        lock: KeptLock,
+        lock: KeptLease,
         seconds: float,
         cancel: Callable[[], None],
         is_stopped: Callable[[], bool] = lambda: False,

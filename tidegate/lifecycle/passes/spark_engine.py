@@ -15,11 +15,11 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import TidegateError
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.stop_switch import StopReader
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket
-from tidegate.lifecycle.passes.pass_lock import KeptLock
 from tidegate.lifecycle.passes.pass_log import tell
 from tidegate.lifecycle.passes.pass_records import PassOrder, PassProgress, PassReport, PassReports, PassStatus
 from tidegate.lifecycle.passes.pass_watch import CutShort, PassWatch
@@ -62,7 +62,7 @@ class SparkEngine:
         self._warm: WarmSession | None = None
         self._last: PassReport | None = None
 
-    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLock) -> PassReport:
+    def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLease) -> PassReport:
         """From beginning to end. Trouble is in the report, and the next pass tries again."""
         report = PassReport(
             order.id, NAME, order.trigger, order.now_ns, len(buckets), AuditTrail(self._topics).ends(), order.bucket,
@@ -101,7 +101,7 @@ class SparkEngine:
             self._warm.kill()
 
     def _result(
-        self, order: PassOrder, report: PassReport, buckets: Sequence[ListedBucket], lock: KeptLock
+        self, order: PassOrder, report: PassReport, buckets: Sequence[ListedBucket], lock: KeptLease
     ) -> PassResult:
         # Only here: Spark takes long to load, and services without rules have no use for it.
         from tidegate.lifecycle.passes.spark_pass import PassContext, SparkPass
