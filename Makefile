@@ -42,6 +42,7 @@ bench: ## the gateway beside nginx and the bare store, listings, a mixed load; l
 	@$(PYTHON_VENV) -m bench.listing
 	@$(PYTHON_VENV) -m bench.mixed
 	@$(PYTHON_VENV) -m bench.lifecycle
+	@$(PYTHON_VENV) -m bench.idle
 
 fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEED)
 	@scripts/setup.sh dev

@@ -1,0 +1,1 @@
+"""An idle service: what it costs while nobody asks anything of it."""
