@@ -46,7 +46,8 @@ def nudge(tables: Tables, pool: str) -> None:
 def _gone(tables: Tables, lock: PoolLock, pool: str, manager: ManagerEntry | None) -> bool:
     if manager is not None and manager.host != socket.gethostname():
         return tables.get(BackendEntry.PREFIX + pool) is None
-    if not lock.try_acquire():
+    # A manager gives the lock back shortly before it ends.
+    if (manager is not None and is_manager(manager.pid, pool)) or not lock.try_acquire():
         return False
     try:
         # What a killed manager could not clear.
