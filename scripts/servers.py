@@ -266,10 +266,12 @@ def _spark_workers(page_port: int) -> int | None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One by chance, below those that the system gives to outgoing connections: nobody takes it before the server."""
+    while True:
+        port = 25000 + secrets.randbelow(7000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _die_with_parent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,20 +18,32 @@ from tidegate.core.events import Event, EventKind
 from tidegate.core.xml_writer import iso_time
 from tidegate.gateway.changes import intents
 
-HEALING_SECONDS = 12
-# After the second look of the healer, and before the last.
-LATE_SECONDS = 7.5
+# Time for two looks of the healer at each change.
+HEALING_SECONDS = 8
+AN_HOUR = 3600
 NO_UPLOADS = b"<ListMultipartUploadsResult/>"
 NO_TAGS = b"<Tagging><TagSet/></Tagging>"
 
 
+@dataclass(eq=False)
+class LateChange:
+    key: str
+    looks: int
+    make: Callable[[], None]
+
+
 @dataclass
 class SlowStore:
-    """A bucket without versioning. `breaks_off` holds, for the next changes, after how many seconds each is made though
-    its connection broke at once; None is for those that never are. Other changes are answered."""
+    """A bucket without versioning. `breaks_off` holds, for the next changes, after how many looks of the healer each is
+    made though its connection broke at once; None is for those that never are. Other changes are answered."""
 
-    breaks_off: list[float | None] = field(default_factory=list)
+    breaks_off: list[int | None] = field(default_factory=list)
     objects: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    late: list[LateChange] = field(default_factory=list)
+
+    def grow_old(self) -> None:
+        """The healer looks back a little further than to the beginning of a change, but not so far."""
+        self.objects = {key: (body, at - AN_HOUR) for key, (body, at) in self.objects.items()}
 
     def script(self, visit: Visit) -> None:
         while True:
@@ -46,6 +57,7 @@ class SlowStore:
             elif method == "HEAD":
                 self._head(visit, key)
             elif "versions" in target:
+                self._make_late(target)
                 _answer(visit, self._listing())
             else:
                 _answer(visit, NO_UPLOADS if "uploads" in target else NO_TAGS)
@@ -58,12 +70,22 @@ class SlowStore:
                 self.objects[key] = (body, time.time())
 
         if self.breaks_off:
-            seconds = self.breaks_off.pop(0)
-            if seconds is not None:
-                threading.Timer(seconds, make).start()
+            looks = self.breaks_off.pop(0)
+            if looks == 0:
+                make()
+            elif looks is not None:
+                self.late.append(LateChange(key, looks, make))
             raise EOFError
         make()
         _answer(visit, b"", f'ETag: "{md5(body).hexdigest()}"\r\n' if body is not None else "")
+
+    def _make_late(self, listing: str) -> None:
+        """Changes of the key that is looked at, which was looked at often enough."""
+        for change in [change for change in self.late if f"prefix={change.key}" in listing]:
+            if change.looks == 0:
+                self.late.remove(change)
+                change.make()
+            change.looks -= 1
 
     def _head(self, visit: Visit, key: str) -> None:
         if key not in self.objects:
@@ -93,7 +115,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lo
 
     def make(store: SlowStore, healing_seconds: float = HEALING_SECONDS) -> LoneGateway:
         data = tmp_path_factory.mktemp("late") / "data"
-        started.append(LoneGateway(data, Store(), f"gateway.healing_seconds={healing_seconds}"))
+        started.append(
+            LoneGateway(data, Store(), "gateway.backend_seconds=30", f"gateway.healing_seconds={healing_seconds}")
+        )
         started[-1].store.play(store.script)
         return started[-1]
 
@@ -134,7 +158,8 @@ def test_changes_that_a_store_makes_long_after_it_broke_off_are_in_the_log_once(
     gateway = start(store)
     assert ask(gateway, "PUT", "removed", b"1").status == 200
     assert ask(gateway, "PUT", "kept", b"1").status == 200
-    store.breaks_off = [LATE_SECONDS, LATE_SECONDS, None]
+    store.grow_old()
+    store.breaks_off = [1, 1, None]
     assert ask(gateway, "PUT", "made", b"22").status == 503
     assert ask(gateway, "DELETE", "removed").status == 503
     assert ask(gateway, "PUT", "kept", b"333").status == 503
@@ -149,7 +174,7 @@ def test_changes_that_a_store_makes_long_after_it_broke_off_are_in_the_log_once(
 
 
 def test_what_clients_did_meanwhile_is_not_told_again(start: Callable[..., LoneGateway]) -> None:
-    store = SlowStore(breaks_off=[None, LATE_SECONDS])
+    store = SlowStore(breaks_off=[None, 2])  # each of the two has the key looked at once
     gateway = start(store)
     for body in (b"1", b"22"):
         assert ask(gateway, "PUT", "again", body).status == 503
@@ -160,7 +185,7 @@ def test_what_clients_did_meanwhile_is_not_told_again(start: Callable[..., LoneG
 
 
 def test_when_another_backend_has_taken_over_nothing_is_waited_for(start: Callable[..., LoneGateway]) -> None:
-    store = SlowStore(breaks_off=[0.0])
+    store = SlowStore(breaks_off=[0])
     gateway = start(store, healing_seconds=3600)
     assert ask(gateway, "PUT", "k", b"1").status == 503
     gateway.settle("another token")
