@@ -1,10 +1,12 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format docs lock bench fuzz differential probe crashes races clients clean
+.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes races clients clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
-WORKERS ?= 2
+# More than there are cores, since tests also wait: for stores that start, for days of seconds.
+WORKERS ?= 3
+PYTEST = $(PYTHON_VENV) -m compileall -q tidegate && $(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -15,9 +17,12 @@ setup: ## .venv with the locked dependencies and the command tidegate
 run: setup ## the service with a pool to try, in the foreground (DATA=.tidegate)
 	@.venv/bin/tidegate up --demo --data $(DATA)
 
-test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=2 side by side)
+test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=3 side by side)
 	@scripts/setup.sh dev
-	@$(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(PYTEST) $(TESTS)
+
+check: lint ## lint, types and the unit tests that need no Spark: two minutes
+	@$(PYTEST) -m "not spark" tests/unit
 
 lint: ## ruff and mypy
 	@scripts/setup.sh dev

@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis
 import pytest
 from running_service import PoolKey, RunningService
+from spreading import Spreading, begin_with_the_longest
 
 MakeService = Callable[..., RunningService]
 
@@ -18,6 +19,19 @@ MakeService = Callable[..., RunningService]
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
+    return Spreading(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers are selected by
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    if hasattr(config, "workerinput"):
+        begin_with_the_longest(items)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -157,12 +157,20 @@ class RunningService:
         return [str(TIDEGATE), *words, "--data", str(self.data)]
 
     def create_pool(self, name: str, *options: str) -> PoolKey:
-        made = self.cli("pool", "create", name, *options)
+        made = self._created("pools", {"name": name}, options) or self.cli("pool", "create", name, *options)
         return PoolKey(made["pool"], made["access_key"], made["secret_key"])
 
     def create_key(self, pool: str, *options: str) -> PoolKey:
-        made = self.cli("key", "create", pool, *options)
+        made = self._created(f"pools/{pool}/keys", {}, options) or self.cli("key", "create", pool, *options)
         return PoolKey(pool, made["access_key"], made["secret_key"])
+
+    def _created(self, path: str, body: dict[str, str], options: tuple[str, ...]) -> Any:
+        """What the API made by a command's options; None where only the command can. The command takes long."""
+        if self.process is None or self.process.poll() is not None or {"--expires", "--owner"} & set(options):
+            return None
+        given = {name[2:].replace("-", "_"): value for name, value in zip(options[::2], options[1::2], strict=True)}
+        with self.api() as api:
+            return api.post(f"/api/v1/{path}", json=body | given).raise_for_status().json()
 
     def s3(self, key: PoolKey | None, *, retries: int = 5, **config: Any) -> Any:
         """A boto3 client for the key at the gateway; without a key an anonymous one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from places import Place
 from running_service import RunningService
+
+
+@pytest.fixture
+def make_service(make_service: Callable[..., RunningService]) -> Callable[..., RunningService]:
+    """Without lifecycle, whose processes take a second of a core to start."""
+    return partial(make_service, lifecycle__enabled=False)
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +35,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory, _clean_environment: None) ->
         tmp_path_factory.mktemp("tight") / "data",
         {
             "gateway.processes": 1,
+            "lifecycle.enabled": False,
             "gateway.head_seconds": 1,
             "gateway.idle_seconds": 2,
             "gateway.stall_seconds": 2,

@@ -73,7 +73,13 @@ def without_a_key(place: Place) -> tuple[int, int, int]:
 
 
 def kept_policy(place: Place) -> str:
-    return str(place.service.cli("bucket", "show", BUCKET)["policy"])
+    with place.service.api() as api:
+        return str(api.get(f"/api/v1/buckets/{BUCKET}").raise_for_status().json()["policy"])
+
+
+def keep_policy(place: Place, policy: str) -> None:
+    with place.service.api() as api:
+        api.put(f"/api/v1/buckets/{BUCKET}/policy", json={"policy": policy}).raise_for_status()
 
 
 @pytest.mark.parametrize("policy", GRANTED)
@@ -94,7 +100,7 @@ def test_each_policy_takes_the_place_of_any_other(place: Place) -> None:
 
 @pytest.mark.parametrize("policy", GRANTED)
 def test_the_policy_is_shown_as_it_can_be_put_however_it_was_set(place: Place, policy: str) -> None:
-    place.service.cli("bucket", "policy", BUCKET, policy)
+    keep_policy(place, policy)
     answer = place.s3.get_bucket_policy(Bucket=BUCKET)
     assert answer["ResponseMetadata"]["HTTPHeaders"]["content-type"] == "application/json"
     shown, expected = json.loads(answer["Policy"]), json.loads(written_by_mc(policy))
@@ -132,7 +138,7 @@ def test_without_a_policy_there_is_none_to_show_and_deleting_it_is_no_error(plac
 def test_a_document_that_means_something_else_changes_nothing(
     place: Place, policy: str, code: str, before: str
 ) -> None:
-    place.service.cli("bucket", "policy", BUCKET, before)
+    keep_policy(place, before)
     assert code_of(place.s3, "put_bucket_policy", Bucket=BUCKET, Policy=policy) == code
     assert (kept_policy(place), without_a_key(place)) == (before, MAY[before])
 

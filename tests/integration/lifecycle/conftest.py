@@ -1,4 +1,4 @@
-"""A service with days of ten seconds for each module: its passes would keep a core busy for as long as it runs."""
+"""A service with days of ten seconds, in which passes begin when they are asked for."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import pytest
 from lifecycle_world import DAY, World
 from running_service import RunningService
 
+# The log is kept for 4000 seconds. Rules must not need more, together with the time until the next pass.
+INTERVAL = 600
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="session")
 def world(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     settings = {
         "lifecycle.day_seconds": DAY,
-        "lifecycle.interval_seconds": 2,
+        "lifecycle.interval_seconds": INTERVAL,
         "lifecycle.listing_limit": 7,
         "topics.lease_seconds": 3,
     }
     service = RunningService(tmp_path_factory.mktemp("lifecycle") / "data", settings)
     try:
         service.start()
-        yield World(service, service.create_pool("lifecycle"))
+        yield World(service, service.create_pool("lifecycle"), asks=True)
     finally:
         service.end()

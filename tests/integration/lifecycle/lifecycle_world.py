@@ -16,9 +16,12 @@ PATIENCE = 250.0
 
 
 class World:
-    def __init__(self, service: RunningService, key: PoolKey) -> None:
+    """Where no pass begins unless it is asked for, `asks` says that waiting is to ask for passes."""
+
+    def __init__(self, service: RunningService, key: PoolKey, *, asks: bool = False) -> None:
         self.service = service
         self.key = key
+        self._asks = asks
         self.s3 = service.s3(key)
 
     def bucket(self, name: str, *rules: dict[str, Any], versioning: str = "") -> str:
@@ -92,7 +95,13 @@ class World:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not in time: {what}\n{self.service.log()[-5000:]}"
+            if self._asks:
+                self.run_pass()
             time.sleep(0.3)
+
+    def sleep_until_due(self) -> None:
+        """What exists now is a day old then, also by listings, which tell whole seconds."""
+        time.sleep(DAY + 1)
 
     def run_pass(self, **asked: Any) -> dict[str, Any]:
         """A pass that begins after this call: its report, when it has come to its end."""

@@ -58,7 +58,7 @@ def test_a_new_bucket_an_edited_rule_and_a_bucket_made_anew_are_walked_and_no_ot
 def test_a_bucket_whose_deletes_are_refused_blocks_only_itself_and_catches_up(
     world: World, tables: SqliteTables
 ) -> None:
-    refusing = World(world.service, world.service.create_pool("refusing"))
+    refusing = World(world.service, world.service.create_pool("refusing"), asks=True)
     refused, fine = refusing.bucket("refused", EXPIRE), world.bucket("fine", EXPIRE)
     world.wait_until(lambda: any(key.internal for key in keys_of(tables, "refusing")), "the service key")
     (key,) = [key for key in keys_of(tables, "refusing") if key.internal]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from lifecycle_world import World
+from running_service import RunningService
 
 from tidegate.adapters.s3_store import S3Store
 from tidegate.core.errors import Conflict, InvalidInput, NotFound, Refused, Unavailable
@@ -17,6 +18,11 @@ from tidegate.core.xml import DeleteEntry
 from tidegate.walking import stretches, versions_of
 
 HARD_KEYS = ("a b+c&d<e>\"'", "колонка:ключ", "😀", "line\nbreak", "%41?x=y#z", "slash/in/it")
+
+
+@pytest.fixture(scope="module")
+def world(service: RunningService) -> World:
+    return World(service, service.create_pool("s3-store"))
 
 
 @pytest.fixture
