@@ -73,6 +73,20 @@ WRITES_REFUSED = Gauge(
 )
 JOURNAL_SECONDS = Histogram("tidegate_journal_seconds", "Time to append one batch.", buckets=_SECONDS)
 
+# Workers: everything that consumes a topic. How far a group is behind is `tidegate_topic_lag`.
+WORKER_MESSAGES = Counter(
+    "tidegate_worker_messages_total",
+    "Messages that workers saw to, by topic, group and result: done, retried, dead-lettered; redelivered counts those "
+    "of them that an earlier process had begun.",
+    ["topic", "group", "result"],
+)
+WORKER_BATCH_SECONDS = Histogram(
+    "tidegate_worker_batch_seconds",
+    "Time that a worker took for a batch of messages, from its delivery to its acknowledgement.",
+    ["topic", "group"],
+    buckets=_SECONDS,
+)
+
 # Lifecycle. The label `bucket` holds the bucket's uid, not its name.
 LIFECYCLE_DISPATCH = Counter(
     "tidegate_s3_lifecycle_dispatch_total",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings, restore
+from tidegate.workers.process import stop_on_signals
 
 _POLL_SECONDS = 0.2
 
@@ -44,9 +44,7 @@ def run(name: str, description: str, work: Callable[[ServiceContext], int]) -> i
     directory = DataDirectory(parser.parse_args().data)
     settings = restore(directory.settings_file.read_text())
     logs.setup(settings, directory.path, name)
-    stop = Flag()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     try:
         ground = _ground(directory, settings, stop)
         return 0 if ground is None else work(ground)

@@ -12,13 +12,14 @@ from functools import partial
 
 from tidegate.lifecycle import process
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
-from tidegate.lifecycle.acting.rate import RateLimit
 from tidegate.lifecycle.buckets.populator import QueuePopulator
 from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
 from tidegate.lifecycle.process import ServiceContext
-from tidegate.lifecycle.worker_thread import WorkerThread
+from tidegate.lifecycle.topics import WORKERS
+from tidegate.workers.process import run_threads
+from tidegate.workers.rate import InstallationRate
+from tidegate.workers.worker_thread import WorkerThread
 
-_END_SECONDS = 30.0
 # While one keeps its books, the other has the stores at work.
 _OBJECT_PROCESSORS = 2
 
@@ -29,34 +30,30 @@ def main() -> None:
 
 def _serve(ground: ServiceContext) -> int:
     executor = ThreadPoolExecutor(ground.settings.lifecycle.workers, thread_name_prefix="lifecycle-delete")
-    roles = _roles(ground, executor)
-    for role in roles:
-        role.start()
-    ground.stop.wait()
-    for role in roles:
-        role.join(_END_SECONDS)
+    code = run_threads(_roles(ground, executor), ground.stop)
     executor.shutdown(wait=False, cancel_futures=True)
     ground.stores.close()
     ground.topics.close()
     ground.tables.close()
-    return int(any(role.failed for role in roles))
+    return code
 
 
 def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerThread]:
     settings, tables, topics, stop = ground.settings, ground.tables, ground.topics, ground.stop
-    limit = RateLimit(settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
+    lease_seconds = settings.topics.lease_seconds
+    rate = InstallationRate(tables, WORKERS, settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
-    lister = BucketProcessor(tables, topics, ground.stores, settings.lifecycle, stop=stop)
+    lister = BucketProcessor(tables, topics, ground.stores, settings.lifecycle, lease_seconds=lease_seconds, stop=stop)
     deleters = [
         ObjectProcessor(
             tables,
             topics,
             ground.stores,
             settings.lifecycle,
-            limit=limit,
+            rate=rate,
             executor=executor,
             threads=settings.lifecycle.workers,
-            lease_seconds=settings.topics.lease_seconds,
+            lease_seconds=lease_seconds,
             stop=stop,
         )
         for _ in range(_OBJECT_PROCESSORS)

@@ -15,9 +15,9 @@ from tidegate.lifecycle import process
 from tidegate.lifecycle.passes.conductor import Conductor
 from tidegate.lifecycle.passes.spark_engine import NAME, SparkEngine
 from tidegate.lifecycle.process import ServiceContext
-from tidegate.lifecycle.worker_thread import WorkerThread
 from tidegate.pipeline.log.manifest import DIRECTORY
 from tidegate.space import shortage
+from tidegate.workers.worker_thread import WorkerThread
 
 # A gateway that ends has as long, at least; then everything is killed.
 _END_SECONDS = 1.5

@@ -5,11 +5,17 @@ from __future__ import annotations
 from tidegate.core.lifecycle.routes import TASK_TOPICS
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.ports import Topics
+from tidegate.workers.retry_policy import RetryPolicy
 
 POPULATOR_GROUP = "lifecycle-queue-populator"
 BUCKET_GROUP = "lifecycle-bucket-processor"
 OBJECT_GROUP = "lifecycle-object-processor"
 DATA_MOVER_GROUP = "lifecycle-data-mover"
+
+# The entries of the processes that act.
+WORKERS = "lifecycle/workers/"
+# Few and soon: what waits for a retry is a backlog, and no pass starts before it is gone.
+RETRIES = RetryPolicy(delays=(5.0, 15.0), tries=3)
 
 _PARTITIONS = 4
 

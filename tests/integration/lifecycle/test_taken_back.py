@@ -19,14 +19,14 @@ from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, BucketTask
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
-from tidegate.lifecycle.acting.rate import RateLimit
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
-from tidegate.lifecycle.topics import backlog, create_topics
+from tidegate.lifecycle.topics import WORKERS, backlog, create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Record
 from tidegate.settings import load
+from tidegate.workers.rate import InstallationRate
 
 MakeService = Callable[..., RunningService]
 SHORT_DAY = 3.0
@@ -61,7 +61,9 @@ class Roles:
         bucket = Bucket.from_json(self.tables.get(Bucket.PREFIX + name) or "")
         task = BucketTask("owner", name, bucket.uid, "pass", time.time_ns())
         self.topics.append(BUCKET_TASKS_TOPIC, [Record(bucket.uid, task.to_bytes())])
-        processor = BucketProcessor(self.tables, self.topics, self.stores, self.lifecycle, stop=Flag())
+        processor = BucketProcessor(
+            self.tables, self.topics, self.stores, self.lifecycle, lease_seconds=30, stop=Flag()
+        )
         while backlog(self.topics)[0]:
             processor.run_once()
         processor.close()
@@ -76,7 +78,7 @@ class Roles:
                 self.topics,
                 self.stores,
                 self.lifecycle,
-                limit=RateLimit(0),
+                rate=InstallationRate(self.tables, WORKERS),
                 executor=executor,
                 threads=4,
                 lease_seconds=30,

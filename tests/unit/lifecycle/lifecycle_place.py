@@ -19,17 +19,17 @@ from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.core.records import Bucket, Pool
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
-from tidegate.lifecycle.acting.rate import RateLimit
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
 from tidegate.lifecycle.buckets.populator import QueuePopulator
 from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
 from tidegate.lifecycle.passes.conductor import Conductor
-from tidegate.lifecycle.topics import create_topics
+from tidegate.lifecycle.topics import WORKERS, create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Record, Store
 from tidegate.settings import LifecycleSettings, Settings
+from tidegate.workers.rate import InstallationRate
 
 LOG = "metadata-log"
 SECOND = 1_000_000_000
@@ -93,7 +93,9 @@ class LifecyclePlace:
         return Conductor(self.tables, self.topics, chosen, {})
 
     def bucket_processor(self) -> BucketProcessor:
-        made = BucketProcessor(self.tables, self.topics, self.open_stores(), self.settings, stop=self.stop)
+        made = BucketProcessor(
+            self.tables, self.topics, self.open_stores(), self.settings, lease_seconds=30.0, stop=self.stop
+        )
         self._closing.append(made.close)
         return made
 
@@ -104,7 +106,7 @@ class LifecyclePlace:
             self.topics,
             self.open_stores(),
             self.settings,
-            limit=RateLimit(per_second),
+            rate=InstallationRate(self.tables, WORKERS, per_second),
             executor=executor,
             threads=2,
             lease_seconds=10.0,

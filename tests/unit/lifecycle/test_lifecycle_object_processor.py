@@ -20,6 +20,7 @@ from tidegate.core.xml_writer import iso_time
 from tidegate.lifecycle.acting import bucket_actions
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
+from tidegate.workers.retry_policy import RetryPolicy
 
 OLD, LATER = 1000.0, 2000.0
 SECOND = 1_000_000_000
@@ -290,8 +291,8 @@ def test_what_is_gone_after_trouble_with_its_key_was_our_doing(scene: Scene) -> 
 def test_lasting_trouble_is_left_for_later_and_then_to_the_next_pass(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.lifecycle.acting.task_consumer._POSTPONED_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr("tidegate.lifecycle.acting.object_processor._SICK_SECONDS", 0.0)
+    monkeypatch.setattr("tidegate.lifecycle.acting.object_processor.RETRIES", RetryPolicy(delays=(0.0,), tries=3))
+    monkeypatch.setattr("tidegate.lifecycle.acting.dispatcher._SICK_SECONDS", 0.0)
     scene.store.trouble = [("before", Unavailable("no answer"))] * 100
     scene.publish(scene.task(scene.store.put("a", OLD)))
     processor = scene.place.object_processor()
@@ -362,7 +363,8 @@ def test_wherever_a_processor_is_killed_each_task_is_recorded_once_as_done(
     elif moment == "after recording":
         monkeypatch.setattr(processor._trail, "append", dying(processor._trail.append))
     else:
-        monkeypatch.setattr(processor._undertakings, "end", dying(processor._undertakings.end))
+        redelivery = processor._worker._redelivery
+        monkeypatch.setattr(redelivery, "end", dying(redelivery.end))
     with pytest.raises(Killed):
         processor.run_once()
     monkeypatch.undo()

@@ -12,12 +12,12 @@ from memory_store import MemoryStore
 from tidegate.core.errors import Conflict, NotFound, Refused
 from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.lifecycle.acting import stop_switch
-from tidegate.lifecycle.acting.rate import Workers
 from tidegate.lifecycle.acting.stop_switch import StopReader, StopSwitch, read_stops
 from tidegate.lifecycle.passes.pass_records import PassOrder, PassReports, PassRequests, PassStatus, new_pass_id
 from tidegate.lifecycle.queries.control import LifecycleControl
 from tidegate.lifecycle.queries.pass_inspection import PassInspector
-from tidegate.lifecycle.topics import backlog
+from tidegate.lifecycle.topics import WORKERS, backlog
+from tidegate.workers.rate import Members
 
 ONE = 1_800_000_000.0
 OLD = 1000.0
@@ -46,7 +46,7 @@ def list_bucket(place: LifecyclePlace) -> None:
 
 def act(place: LifecyclePlace, *, at_once: int = 500) -> None:
     processor = place.object_processor()
-    processor._bearable = at_once
+    processor.size.current = at_once
     while processor.run_once():
         pass
     processor.close()
@@ -141,7 +141,7 @@ def test_a_machine_without_lifecycle_leaves_alone_what_another_has_queued(
     place: LifecyclePlace, store: MemoryStore
 ) -> None:
     queue(place, store)
-    elsewhere = Workers(place.tables)
+    elsewhere = Members(place.tables, WORKERS)
     elsewhere.name = "elsewhere:1"
     elsewhere.renew()
     switch(place).void_queued(now_ns=1)

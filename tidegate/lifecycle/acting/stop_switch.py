@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from tidegate.core.lifecycle.routes import TASK_TOPICS
 from tidegate.core.lifecycle.stops import EVERYTHING, Ends, Stops
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC
 from tidegate.core.records import Bucket
-from tidegate.lifecycle.acting.rate import other_machines_work
-from tidegate.lifecycle.topics import create_topics
+from tidegate.lifecycle.topics import WORKERS, create_topics
 from tidegate.ports import Tables, Topics
+from tidegate.workers.rate import Members
 
 STOPS = "lifecycle/stops"
 _TOPICS = (BUCKET_TASKS_TOPIC, *TASK_TOPICS)
@@ -73,7 +72,7 @@ class StopSwitch:
         """For a service that starts with lifecycle switched off: what an earlier one left is not to be carried out when
         it is switched on again. What a service on another machine has queued is its own matter."""
         create_topics(self._topics)
-        if not other_machines_work(self._tables, socket.gethostname()):
+        if not Members(self._tables, WORKERS).others_work():
             self._change(lambda stops: stops.voided(now_ns, self._ends()).without_past(self._begins()))
 
     def _change(self, changed: Callable[[Stops], Stops]) -> Stops:

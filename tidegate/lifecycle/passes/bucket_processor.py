@@ -15,21 +15,23 @@ from threading import Event as Flag
 from tidegate import metrics
 from tidegate.core.errors import NotFound, Refused, Unavailable
 from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, BucketTask
-from tidegate.lifecycle.acting.redelivery import PriorAttempts, Redelivery
 from tidegate.lifecycle.acting.stop_switch import StopReader
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.lifecycle.acting.task_consumer import TaskConsumer
 from tidegate.lifecycle.buckets.bucket_context import bucket_context
 from tidegate.lifecycle.buckets.bucket_list import active_rules, existing
 from tidegate.lifecycle.buckets.time_scale import day_seconds
 from tidegate.lifecycle.passes.bucket_listing import Listing, digest
 from tidegate.lifecycle.passes.listing_evaluator import ListingEvaluator
-from tidegate.lifecycle.topics import BUCKET_GROUP
-from tidegate.ports import Consumer, Message, Tables, Topics
+from tidegate.lifecycle.topics import BUCKET_GROUP, RETRIES
+from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
+from tidegate.workers.batch_size import BatchSize
+from tidegate.workers.delivery import DONE, Answer, Delivery, Disposition
+from tidegate.workers.worker import Worker
 
 _BATCH = 8
 _THREADS = 4
+_APPENDS = (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC)
 
 logger = logging.getLogger(__name__)
 
@@ -41,55 +43,61 @@ class _End(Enum):
     STOPPED = "stopped"
 
 
-class BucketProcessor(TaskConsumer[BucketTask]):
+_AGAIN = Answer(Disposition.RETRY, "its store did not answer")
+
+
+class BucketProcessor:
     def __init__(
-        self, tables: Tables, topics: Topics, stores: Stores, settings: LifecycleSettings, *, stop: Flag
+        self,
+        tables: Tables,
+        topics: Topics,
+        stores: Stores,
+        settings: LifecycleSettings,
+        *,
+        lease_seconds: float,
+        stop: Flag,
     ) -> None:
-        super().__init__(topics, BUCKET_TASKS_TOPIC, BUCKET_GROUP, read=BucketTask.from_bytes, stop=stop)
+        self._worker = Worker(
+            topics,
+            tables,
+            topic=BUCKET_TASKS_TOPIC,
+            group=BUCKET_GROUP,
+            decode=BucketTask.from_bytes,
+            handle_batch=self._process,
+            retries=RETRIES,
+            appends=_APPENDS,
+            lease_seconds=lease_seconds,
+            size=BatchSize(_BATCH, least=_BATCH, most=_BATCH, lease_seconds=lease_seconds),
+            stop=stop,
+        )
+        self.run_once, self.run_forever = self._worker.run_once, self._worker.run_forever
+        self._topics = topics
         self._tables = tables
         self._stores = stores
         self._settings = settings
-        self._undertakings = Redelivery(
-            tables, topics, consumed=BUCKET_TASKS_TOPIC, appended=[BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC]
-        )
         self._stops = StopReader(tables)
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="lifecycle-list")
 
-    def _most(self) -> int:
-        return _BATCH
-
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
-        super().close()
+        self._worker.close()
 
-    def _process(self, consumer: Consumer, tasks: Sequence[tuple[Message, BucketTask]]) -> None:
-        published = self._published(self._undertakings.begin([message for message, _ in tasks]))
-        work = [
-            (message, task, self._executor.submit(self._listed, message, task, published)) for message, task in tasks
-        ]
-        for message, task, future in work:
-            end = future.result()
-            metrics.LIFECYCLE_LISTINGS.labels(task.bucket_uid, end.value).inc()
-            if end is _End.POSTPONED:
-                self._postpone(consumer, message)
-            else:
-                consumer.acknowledge([message])
-        self._undertakings.end([message for message, _ in tasks])
+    def _process(self, deliveries: Sequence[Delivery[BucketTask]]) -> list[Answer]:
+        prior = next((delivery for delivery in deliveries if delivery.prior is not None), None)
+        # What was published since the tasks were begun for the first time, if they were.
+        published = frozenset(digest(value) for topic in _APPENDS if prior for value in prior.appended_before(topic))
+        ends = list(self._executor.map(lambda delivery: self._listed(delivery, published), deliveries))
+        for delivery, end in zip(deliveries, ends, strict=True):
+            metrics.LIFECYCLE_LISTINGS.labels(delivery.task.bucket_uid, end.value).inc()
+        return [_AGAIN if end is _End.POSTPONED else DONE for end in ends]
 
-    def _published(self, prior: PriorAttempts) -> frozenset[bytes]:
-        """Digests of what was published since the tasks were begun for the first time, if they were."""
-        digests: set[bytes] = set()
-        if prior.messages:
-            for topic in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC):
-                self._undertakings.appended_since(prior, topic, lambda value: digests.add(digest(value)))
-        return frozenset(digests)
-
-    def _listed(self, message: Message, task: BucketTask, published: frozenset[bytes]) -> _End:
+    def _listed(self, delivery: Delivery[BucketTask], published: frozenset[bytes]) -> _End:
+        task, message = delivery.task, delivery.message
         why = self._stops.current().why_void(task.bucket_uid, message.topic, message.partition, message.offset)
         if why:
             logger.info("bucket %s is not listed for the pass %s: %s", task.bucket, task.pass_id, why)
             return _End.STOPPED
-        return self._list(task, self._may_wait(message), published)
+        return self._list(task, RETRIES.may_retry(message.attempt), published)
 
     def _list(self, task: BucketTask, may_wait: bool, published: frozenset[bytes]) -> _End:
         try:

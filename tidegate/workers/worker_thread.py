@@ -1,4 +1,4 @@
-"""A role: a part of lifecycle that works on its own, in a thread of its process."""
+"""A thread of a process of workers, each of which works on its own."""
 
 from __future__ import annotations
 

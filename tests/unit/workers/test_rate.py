@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.lifecycle.acting.rate import RateLimit, Workers
+from tidegate.workers.rate import Members, RateLimit
 
 
 class Clock:
@@ -61,7 +61,7 @@ def test_a_slow_rate_still_lets_one_through_at_a_time() -> None:
 
 def test_workers_are_counted_while_their_entries_live(tmp_path: Path) -> None:
     tables = SqliteTables(tmp_path / "tables.db")
-    mine, other = Workers(tables), Workers(tables)
+    mine, other = Members(tables, "test/"), Members(tables, "test/")
     other.name = "elsewhere:1"
     assert [mine.renew(), other.renew(), mine.renew()] == [1, 2, 2]
     other.leave()

@@ -1,4 +1,4 @@
-"""What a consumer was about to do with messages when it stopped, so that it does not do it twice.
+"""What a worker was about to do with messages when it stopped, so that it does not do it twice.
 
 Messages are delivered at least once: a process that is killed between acting and acknowledging gets them again. Before
 it acts on a batch it therefore notes down the messages and how long the topics are to which it will append. When a
@@ -11,12 +11,12 @@ reads the topics.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.ports import Message, Tables, Topics
 
-_PREFIX = "lifecycle/undertakings/"
+_PREFIX = "workers/begun/"
 _PAGE = 1000
 # A crash right after an acknowledgement leaves a note that nobody needs; more than so many are not kept.
 _MOST_NOTES = 50
@@ -37,22 +37,40 @@ class _Note:
 class PriorAttempts:
     """Messages of the present batch that were begun before, and from where on their results must be looked for."""
 
-    messages: Collection[Message]
+    topics: Topics
+    messages: Sequence[Message]
     since: _Ends
+
+    def appended(self, topic: str) -> Iterator[bytes]:
+        """Every value that was appended to the topic since the messages were first begun."""
+        for partition, (first, following) in enumerate(self.topics.bounds(topic)):
+            offset = max(first, self._since(topic, partition))
+            while offset < following:
+                page = self.topics.read(topic, partition, offset, min(_PAGE, following - offset))
+                if not page:
+                    break
+                yield from (message.value for message in page)
+                offset = page[-1].offset + 1
+
+    def _since(self, topic: str, partition: int) -> int:
+        """From the beginning where a worker of another version noted nothing down about the topic."""
+        ends = self.since.get(topic, [])
+        return ends[partition] if partition < len(ends) else 0
 
 
 class Redelivery:
-    """Of one consumer of one topic, which finishes a batch before it begins the next. For one thread."""
+    """Of one consumer of one topic, which finishes a batch before it begins the next. `appends` are the topics to which
+    it appends. For one thread."""
 
-    def __init__(self, tables: Tables, topics: Topics, *, consumed: str, appended: Sequence[str]) -> None:
+    def __init__(self, tables: Tables, topics: Topics, *, topic: str, group: str, appends: Sequence[str]) -> None:
         self._tables = tables
         self._topics = topics
-        self._consumed = consumed
-        self._appended = tuple(appended)
+        self._prefix = f"{_PREFIX}{group}/{topic}/"
+        self._appends = tuple(appends)
 
     def begin(self, messages: Sequence[Message]) -> PriorAttempts:
         """Call this before anything is done with the messages."""
-        ends = {topic: [following for _, following in self._topics.bounds(topic)] for topic in self._appended}
+        ends = {topic: [following for _, following in self._topics.bounds(topic)] for topic in self._appends}
         again: list[Message] = []
         since: _Ends = {}
         for partition in sorted({message.partition for message in messages}):
@@ -60,10 +78,10 @@ class Redelivery:
             recalled, earliest = self._note(partition, batch, ends)
             again += recalled
             since = _earlier(since, earliest)
-        return PriorAttempts(again, since)
+        return PriorAttempts(self._topics, again, since)
 
     def _note(self, partition: int, batch: list[Message], ends: _Ends) -> tuple[list[Message], _Ends]:
-        key = f"{_PREFIX}{self._consumed}/{partition}"
+        key = f"{self._prefix}{partition}"
         notes = _still_open(_parse(self._tables.get(key)), batch)
         recalled = [message for message in batch if any(_delivery(message) in note.deliveries for note in notes)]
         earliest: _Ends = {}
@@ -78,22 +96,10 @@ class Redelivery:
     def end(self, messages: Sequence[Message]) -> None:
         """Call this when the messages are acknowledged."""
         for partition in {message.partition for message in messages}:
-            key = f"{_PREFIX}{self._consumed}/{partition}"
+            key = f"{self._prefix}{partition}"
             done = {_delivery(message) for message in messages if message.partition == partition}
             left = [_Note(note.deliveries - done, note.ends) for note in _parse(self._tables.get(key))]
             self._tables.put(key, _text([note for note in left if note.deliveries]))
-
-    def appended_since(self, prior: PriorAttempts, topic: str, take: Callable[[bytes], None]) -> None:
-        """Hands over every value that was appended to the topic since the messages were first begun."""
-        for partition, (first, following) in enumerate(self._topics.bounds(topic)):
-            offset = max(first, prior.since[topic][partition])
-            while offset < following:
-                page = self._topics.read(topic, partition, offset, min(_PAGE, following - offset))
-                if not page:
-                    break
-                for message in page:
-                    take(message.value)
-                offset = page[-1].offset + 1
 
 
 def _delivery(message: Message) -> _Delivery:
@@ -113,7 +119,11 @@ def _still_open(notes: list[_Note], batch: list[Message]) -> list[_Note]:
 def _earlier(one: _Ends, other: _Ends) -> _Ends:
     if not (one and other):
         return one or other
-    return {topic: [min(pair) for pair in zip(ends, other[topic], strict=True)] for topic, ends in one.items()}
+    return {
+        topic: [min(pair) for pair in zip(ends, other[topic], strict=False)]
+        for topic, ends in one.items()
+        if topic in other
+    }
 
 
 def _text(notes: list[_Note]) -> str:
