@@ -59,7 +59,7 @@ class Operation:
     """Everything about one operation.
 
     `reads` and `writes` say which right it needs (a copy both, a preflight none); listing an upload's parts belongs
-    to writing. `journals`: its success is a change of the metadata log. `anonymous`: a bucket's policy can open it to
+    to writing. `logs_events`: its success becomes events of the log. `anonymous`: a bucket's policy can open it to
     requests without a key. `headers` are passed on to the backend, those of metadata if `has_metadata`; `conditions`
     are headers that the gateway heeds itself. `canned_acls` are those that it accepts where it takes ACLs. `chosen_by`
     is the parameter that tells it from another operation of the same sub-resource. `body` is None where none belongs.
@@ -78,7 +78,7 @@ class Operation:
     subresource: str = ""
     reads: bool = False
     writes: bool = False
-    journals: bool = False
+    logs_events: bool = False
     anonymous: bool = False
     parameters: frozenset[str] = frozenset()
     headers: frozenset[bytes] = frozenset()

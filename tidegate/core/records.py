@@ -19,8 +19,8 @@
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
 | `co:UID`               | `CorsRules`     | the CORS rules of that bucket                             |
 | `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |
-| `or:STRIPE`            | a token         | whose turn it is (put-if-absent, expires); Redis only     |
-| `ot:STRIPE`            | nanoseconds     | the last time given to a change there; Redis only         |
+| `or:NUMBER`            | a token         | who has a key lock (put-if-absent, expires); Redis only   |
+| `ot:NUMBER`            | nanoseconds     | the last time given to a change there; Redis only         |
 """
 
 from __future__ import annotations

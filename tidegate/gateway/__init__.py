@@ -1,1 +1,1 @@
-"""The S3 door: authenticate, route, forward, journal."""
+"""The S3 door: authenticate, route, forward, log."""

@@ -1,4 +1,4 @@
-"""What the exchanges of one gateway process share: settings, directory, backends, order, journal, counters."""
+"""What the exchanges of one gateway process share: settings, directory, backends, key locks, log writer, counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.core.hosts import TrustedHosts
 from tidegate.core.records import GatewayEntry, ManagerEntry
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes.healer import Healer
-from tidegate.gateway.changes.intents import Intent, Intents
+from tidegate.gateway.changes.intents import Intents
 from tidegate.gateway.changes.key_locks import KeyLocks
 from tidegate.gateway.changes.log_writer import LogWriter
 from tidegate.gateway.changes.write_gate import WriteGate
@@ -65,9 +65,9 @@ class Gateway:
         tables: Tables,
         registry: Registry,
         directory: Directory,
-        changes: ChangeCounter,
-        order: KeyLocks,
-        journal: LogWriter,
+        change_counter: ChangeCounter,
+        key_locks: KeyLocks,
+        log_writer: LogWriter,
         intents: Intents,
         gate: WriteGate,
         access_log: AccessLog,
@@ -79,9 +79,9 @@ class Gateway:
         self.tables = tables
         self.registry = registry
         self.directory = directory
-        self.changes = changes
-        self.order = order
-        self.journal = journal
+        self.change_counter = change_counter
+        self.key_locks = key_locks
+        self.log_writer = log_writer
         self.intents = intents
         self.gate = gate
         self.healer = Healer(self)
@@ -90,7 +90,7 @@ class Gateway:
         self.idle: OrderedDict[ClientConnection, float] = OrderedDict()
         self.orphans: set[Exchange] = set()
         self.draining = False
-        # Longest wait for something that is not the client's doing: a pool that wakes, a turn, the log.
+        # Longest wait for something that is not the client's doing: a pool that wakes, a key's lock, the log.
         self.patience_seconds = settings.pools.start_seconds + settings.gateway.backend_seconds
         self.stall_seconds = settings.gateway.stall_seconds
         self._access = AccessLine(access_log)
@@ -180,15 +180,6 @@ class Gateway:
         if admission.operation.changes:
             self.gate.check(admission.pool.pool.directory, removes=admission.operation.removes, size=size)
 
-    def note_down(self, admission: Admission, intent: Intent) -> int:
-        """The last look, and the note, before a change is made; the number of the note. Raises `Unavailable`."""
-        self.check_writable(admission)
-        try:
-            return self.intents.begin(intent)
-        except Unavailable as error:
-            self.gate.close(str(error))
-            raise
-
     # --- backends --------------------------------------------------------------------------------
 
     def backends(self, address: str) -> BackendPool:
@@ -264,7 +255,7 @@ class Gateway:
             self.tables.compare_and_set(mutex, text, None)
         if view.address is not None:
             self.tables.compare_and_set(ENDPOINT + view.pool.name, view.address, None)
-        self.changes.bump()
+        self.change_counter.bump()
 
     def suspect(self, view: PoolView) -> None:
         """A request went unanswered: if the backend does not answer a simple one either, it is purged."""
@@ -320,7 +311,8 @@ class Gateway:
         self._trusted = await self.loop.run_in_executor(None, self._trusted.resolved, _resolve)
 
     def flush(self) -> None:
-        """Hands counts to the metrics and lines to the access log."""
+        """Hands counts to the metrics, lines to the access log, and ends of changes to the file of intents."""
+        self.intents.flush()
         requests, self._requests = self._requests, Counter()
         for (operation, status), count in requests.items():
             metrics.REQUESTS.labels(operation, f"{status}xx").inc(count)
@@ -369,8 +361,8 @@ class Gateway:
             await asyncio.sleep(0.02)
         for connection in list(self.connections):
             connection.abort()
-        await self.journal.close()
-        await self.order.settle()
+        await self.log_writer.close()
+        await self.key_locks.all_released()
         self.intents.close()
         await self._write_access_times()
         await self.loop.run_in_executor(None, self.tables.delete, self._registration)

@@ -27,7 +27,7 @@ from tidegate.core.errors import InvalidInput, TidegateError
 from tidegate.datadir import DataDirectory
 from tidegate.gateway.changes.intents import Intents
 from tidegate.gateway.changes.key_locks import KeyLocks
-from tidegate.gateway.changes.log_writer import NoLogWriter, TopicLogWriter
+from tidegate.gateway.changes.log_writer import LogWriter, NoLogWriter, TopicLogWriter
 from tidegate.gateway.changes.shared_key_locks import SharedKeyLocks
 from tidegate.gateway.changes.write_gate import WriteGate
 from tidegate.gateway.gateway import Gateway
@@ -83,6 +83,9 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     intents = Intents(data / "run" / "intents")
     topics, log_topic = _topics(settings, data), settings.metalog.topic
     gate = _gate(settings, data, topics, intents)
+    log_writer: LogWriter = NoLogWriter()
+    if topics is not None:
+        log_writer = TopicLogWriter(topics, log_topic, loop, intents.count, gate.close)
     host, port = listener.getsockname()[:2]
     gateway = Gateway(
         settings=settings,
@@ -91,9 +94,9 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         tables=tables,
         registry=Registry(tables, vault, data, settings),
         directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
-        changes=changes,
-        order=_order(settings, data, tables),
-        journal=NoLogWriter() if topics is None else TopicLogWriter(topics, log_topic, loop, intents.count, gate.close),
+        change_counter=changes,
+        key_locks=_key_locks(settings, data, tables),
+        log_writer=log_writer,
         intents=intents,
         gate=gate,
         access_log=logs.AccessLog.open(settings.log, data),
@@ -134,7 +137,7 @@ async def _go_on_with(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _order(settings: Settings, data: Path, tables: Tables) -> KeyLocks:
+def _key_locks(settings: Settings, data: Path, tables: Tables) -> KeyLocks:
     """Redis is where gateways on several machines meet; SQLite is for one."""
     file = data / "run" / "order"
     return SharedKeyLocks(file, tables) if settings.tables.backend == "redis" else KeyLocks(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,8 @@ from gateway_records import Records
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.s3errors import S3Error
-from tidegate.gateway.changes.key_locks import KeyLocks, stripe_of
+from tidegate.gateway.changes.change import Change
+from tidegate.gateway.changes.key_locks import KeyLocks
 from tidegate.gateway.http.http1 import ResponseHead
 
 
@@ -27,18 +27,18 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
 
 
 @pytest.fixture(scope="module")
-def order(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLocks]:
+def key_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLocks]:
     opened = KeyLocks(tmp_path_factory.mktemp("order") / "order")
     yield opened
     opened.close()
 
 
-class Change:
+class MadeChange:
     """A request and the store's reply to it; what an exchange would have at hand."""
 
-    def __init__(self, records: Records, order: KeyLocks) -> None:
+    def __init__(self, records: Records, key_locks: KeyLocks) -> None:
         self._records = records
-        self._order = order
+        self._key_locks = key_locks
 
     def events(
         self,
@@ -63,7 +63,7 @@ class Change:
                 loop=SimpleNamespace(run_in_executor=lambda _, work, *given: work(*given)),
             ),
             intake=SimpleNamespace(payload_bytes=received),
-            event_time=lambda key: self._order.next_time(stripe_of(admission.bucket_name, key), time.time_ns()),
+            change=Change(SimpleNamespace(key_locks=self._key_locks), admission.bucket_name),  # type: ignore[arg-type]
         )
         head = ResponseHead(f"HTTP/1.1 {status} OK\r\n{reply}\r\n".encode(), to_head_request=False)
         build = admission.operation.events
@@ -78,11 +78,11 @@ class Change:
 
 
 @pytest.fixture
-def change(records: Records, order: KeyLocks) -> Change:
-    return Change(records, order)
+def change(records: Records, key_locks: KeyLocks) -> MadeChange:
+    return MadeChange(records, key_locks)
 
 
-def test_a_put_has_what_the_client_sent_and_the_store_gave(change: Change) -> None:
+def test_a_put_has_what_the_client_sent_and_the_store_gave(change: MadeChange) -> None:
     event = change.event(
         "PUT",
         "/p-bucket/a%3Ab",
@@ -98,11 +98,11 @@ def test_a_put_has_what_the_client_sent_and_the_store_gave(change: Change) -> No
     assert event.owner and event.bucket_uid
 
 
-def test_without_a_word_about_it_the_storage_class_is_the_standard_one(change: Change) -> None:
+def test_without_a_word_about_it_the_storage_class_is_the_standard_one(change: MadeChange) -> None:
     assert change.event("PUT", "/p-bucket/k").storage_class == "STANDARD"
 
 
-def test_deletes_and_markers_are_told_apart(change: Change) -> None:
+def test_deletes_and_markers_are_told_apart(change: MadeChange) -> None:
     marker = change.event("DELETE", "/p-bucket/k", "x-amz-delete-marker: true\r\nx-amz-version-id: m\r\n", status=204)
     assert (marker.operation, marker.version_id) == (EventKind.DELETE_MARKER, "m")
     plain = change.event("DELETE", "/p-bucket/k", status=204)
@@ -113,7 +113,7 @@ def test_deletes_and_markers_are_told_apart(change: Change) -> None:
     assert (of_marker.operation, of_marker.version_id) == (EventKind.DELETE, "m+1")
 
 
-def test_uploads_begin_and_are_given_up(change: Change) -> None:
+def test_uploads_begin_and_are_given_up(change: MadeChange) -> None:
     body = b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>"
     started = change.event("POST", "/p-bucket/k?uploads=", body=body, x_amz_tagging="t=1")
     assert (started.operation, started.upload_id, started.tags) == (EventKind.UPLOAD_STARTED, "u1", (("t", "1"),))
@@ -121,13 +121,13 @@ def test_uploads_begin_and_are_given_up(change: Change) -> None:
     assert (given_up.operation, given_up.upload_id) == (EventKind.UPLOAD_ABORTED, "u1")
 
 
-def test_tagging_carries_the_tags_and_the_version_that_was_named(change: Change) -> None:
+def test_tagging_carries_the_tags_and_the_version_that_was_named(change: MadeChange) -> None:
     event = change.event("PUT", "/p-bucket/k?tagging=&versionId=v", parsed=(("a", "b"),))
     assert (event.operation, event.tags, event.version_id) == (EventKind.TAGGING, (("a", "b"),), "v")
     assert change.event("DELETE", "/p-bucket/k?tagging=", status=204).tags == ()
 
 
-def test_changes_of_a_bucket_say_what_changed(change: Change) -> None:
+def test_changes_of_a_bucket_say_what_changed(change: MadeChange) -> None:
     event = change.event("PUT", "/p-bucket?object-lock=")
     assert (event.operation, event.key, event.attributes) == (
         EventKind.BUCKET_ATTRIBUTES,
@@ -138,12 +138,12 @@ def test_changes_of_a_bucket_say_what_changed(change: Change) -> None:
     assert untagged.attributes == (("DeleteBucketTagging", "changed"),)
 
 
-def test_times_of_one_key_strictly_rise(change: Change) -> None:
+def test_times_of_one_key_strictly_rise(change: MadeChange) -> None:
     times = [change.event("PUT", "/p-bucket/rising").ts_ns for _ in range(20)]
     assert times == sorted(set(times))
 
 
-def test_a_success_that_holds_an_error_is_that_error(change: Change) -> None:
+def test_a_success_that_holds_an_error_is_that_error(change: MadeChange) -> None:
     parts = "/p-bucket/k?uploadId=u"
     for code, told in (("InvalidPart", "InvalidPart"), ("SomethingOfTheirOwn", "ServiceUnavailable")):
         with pytest.raises(S3Error) as error:
@@ -151,7 +151,7 @@ def test_a_success_that_holds_an_error_is_that_error(change: Change) -> None:
         assert error.value.code == told
 
 
-def test_a_success_that_cannot_be_read_is_no_success(change: Change) -> None:
+def test_a_success_that_cannot_be_read_is_no_success(change: MadeChange) -> None:
     with pytest.raises(Unavailable):
         change.events("POST", "/p-bucket/k?uploads=", body=b"not xml")
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidegate.gateway.changes.intents import Intent, Intents
+from tidegate.gateway.changes.intents import Intent, Intents, parse
 
 
 def intent(key: str = "k", version: str = "", upload: str = "") -> Intent:
@@ -48,6 +48,7 @@ from tidegate.gateway.changes.intents import Intent, Intents
 intents = Intents(Path(sys.argv[1]))
 intents.begin(Intent(1.0, "pool", "bucket", (("open", ""),)))
 intents.end(intents.begin(Intent(1.0, "pool", "bucket", (("done", ""),))))
+intents.flush()
 print("written", flush=True)
 time.sleep(60)
 """
@@ -71,6 +72,20 @@ def test_a_line_that_was_cut_short_hides_no_other(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-5])
     assert left(tmp_path) == [intent("whole")]
+
+
+def test_the_end_of_a_change_is_told_with_the_next_change(tmp_path: Path) -> None:
+    intents = Intents(tmp_path)
+    (file,) = tmp_path.iterdir()
+    first = intents.begin(intent("first"))
+    intents.end(first)
+    assert list(parse(file.read_bytes())) == [first], "nothing is written for the end alone"
+    second = intents.begin(intent("second"))
+    assert list(parse(file.read_bytes())) == [second]
+    intents.end(second)
+    intents.flush()
+    assert parse(file.read_bytes()) == {}
+    intents.close()
 
 
 def test_ending_twice_does_no_harm(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.gateway.changes.key_locks import STRIPES, KeyLocks, stripe_of
+from tidegate.gateway.changes.key_locks import LOCKS, KeyLocks, lock_number
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def other(file: Path) -> Iterator[KeyLocks]:
 
 
 def test_a_stripe_is_stable_and_within_bounds() -> None:
-    assert stripe_of("b", "k") == stripe_of("b", "k")
-    assert all(0 <= stripe_of("b", f"key {number}") < STRIPES for number in range(1000))
-    assert stripe_of("b", "a:b\n/\U0001f600") != stripe_of("b", "a:b\n/\U0001f601")
+    assert lock_number("b", "k") == lock_number("b", "k")
+    assert all(0 <= lock_number("b", f"key {number}") < LOCKS for number in range(1000))
+    assert lock_number("b", "a:b\n/\U0001f600") != lock_number("b", "a:b\n/\U0001f601")
 
 
 def test_a_stripe_has_one_holder_over_all_processes(order: KeyLocks, other: KeyLocks) -> None:
@@ -55,7 +55,7 @@ def test_a_stripe_has_one_holder_over_all_processes(order: KeyLocks, other: KeyL
 
 def test_every_stripe_is_held_for_itself(order: KeyLocks, other: KeyLocks) -> None:
     """Also where the locks of several lie in one file."""
-    stripes = [first + far * 64 for first in (0, 1, 63) for far in (0, 1, 2, STRIPES // 64 - 1)]
+    stripes = [first + far * 64 for first in (0, 1, 63) for far in (0, 1, 2, LOCKS // 64 - 1)]
     assert all(order.try_acquire(stripe) for stripe in stripes[::2])
     assert [other.try_acquire(stripe) for stripe in stripes] == [False, True] * (len(stripes) // 2)
     order.release_all(stripes[::2])

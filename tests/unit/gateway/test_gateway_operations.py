@@ -254,8 +254,8 @@ def test_copies_and_changes_of_policy_need_both_rights_and_only_a_preflight_need
     assert {o.name for o in OPERATIONS.values() if not o.reads and not o.writes} == {"CorsPreflight"}
 
 
-def test_journalled_operations_are_those_that_change_what_a_bucket_holds_or_is():
-    assert {o.name for o in OPERATIONS.values() if o.journals} == {
+def test_logged_operations_are_those_that_change_what_a_bucket_holds_or_is():
+    assert {o.name for o in OPERATIONS.values() if o.logs_events} == {
         *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
         *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
         *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle", "PutBucketPolicy", "DeleteBucketPolicy"),
@@ -351,7 +351,7 @@ def test_only_listed_headers_are_passed_on():
 
 def test_every_change_has_its_own_handler_or_its_events():
     for operation in OPERATIONS.values():
-        assert not operation.journals or operation.events is not None or operation.handler is not None
+        assert not operation.logs_events or operation.events is not None or operation.handler is not None
 
 
 def test_every_document_that_is_forwarded_is_written_anew():

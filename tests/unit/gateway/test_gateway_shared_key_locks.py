@@ -59,7 +59,7 @@ class Machines:
         async def main() -> None:
             await work()
             for order in self._opened:
-                await order.settle()
+                await order.all_released()
 
         uvloop.run(main())
 
@@ -246,9 +246,9 @@ def test_who_was_overtaken_sets_no_time_back(machines: Machines, monkeypatch: py
         await asyncio.wait_for(other.acquire(STRIPE), 5)
         assert other.next_time(STRIPE, late) == late
         other.release(STRIPE)
-        await other.settle()
+        await other.all_released()
         stopped.release(STRIPE)
-        await stopped.settle()
+        await stopped.all_released()
         await other.acquire(STRIPE)
         assert other.next_time(STRIPE, early) > late
         other.release(STRIPE)
@@ -270,7 +270,7 @@ def test_without_redis_no_turn_is_had_and_none_is_left_behind(tmp_path: Path) ->
                 with pytest.raises(Unavailable):
                     await order.acquire(STRIPE + 1)
             order.release(STRIPE)
-            await order.settle()
+            await order.all_released()
             with pytest.raises(Unavailable):
                 await asyncio.wait_for(order.acquire(STRIPE), 10)
 
@@ -286,7 +286,7 @@ def test_an_answer_that_got_lost_does_not_lock_its_asker_out(machines: Machines)
         await order.acquire(STRIPE)
         token = machines.holder()
         order.release(STRIPE)
-        await order.settle()
+        await order.all_released()
         assert token is not None
         machines.tables.put(f"or:{STRIPE}", token, expires_in=60)
         await asyncio.wait_for(order.acquire(STRIPE), 5)

@@ -28,7 +28,7 @@ def note_created(tables: Tables, bucket_uid: str, *, is_versioned: bool) -> None
 
 
 def note_versioning(tables: Tables, bucket_uid: str, versioning: str) -> None:
-    """Call this in the bucket's turn. What a bucket held before anything was noted of it is not in the log."""
+    """Call this while the bucket is locked. What a bucket held before anything was noted of it is not in the log."""
     entry = BucketState.PREFIX + bucket_uid
     text = tables.get(entry)
     complete_since_ns = BucketState.from_json(text).complete_since_ns if text is not None else time.time_ns()
@@ -50,12 +50,12 @@ async def learn_versioning(exchange: Exchange) -> None:
     admission.versioning = Versioning(status or Versioning.OFF)
     state = BucketState(admission.versioning.value, time.time_ns()).to_json()
     await gateway.loop.run_in_executor(None, gateway.tables.put_if_absent, BucketState.PREFIX + bucket.uid, state)
-    gateway.changes.bump()
+    gateway.change_counter.bump()
 
 
 async def note_found(gateway: Gateway, view: PoolView, bucket: str, bucket_uid: str) -> None:
     """Of a bucket that the store had already: the pool's manager may have made it, or it was left there by a bucket
-    of the same name, with its contents. Call this in the bucket's turn, before the client can write to it."""
+    of the same name, with its contents. Call this while the bucket is locked, before the client can write to it."""
     queries = (b"versioning=", b"max-keys=1&versions=", b"max-uploads=1&uploads=")
     replies = [await ask_signed(gateway, view, b"GET", object_path(bucket), query) for query in queries]
     if any(reply.head.status != 200 for reply in replies):

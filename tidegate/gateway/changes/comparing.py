@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core import xml
@@ -14,8 +13,8 @@ from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.listings import ListedVersion
 from tidegate.core.records import Bucket
 from tidegate.gateway.changes.bucket_states import note_versioning
+from tidegate.gateway.changes.change import Change
 from tidegate.gateway.changes.intents import Intent
-from tidegate.gateway.changes.key_locks import stripe_of
 from tidegate.gateway.changes.key_versions import ask_bucket, key_versions
 from tidegate.gateway.operations.open_uploads import open_uploads
 from tidegate.gateway.operations.stored_objects import Shown, stat
@@ -30,11 +29,12 @@ _EARLIER_SECONDS = 2.0
 
 
 class Comparison:
-    """One key, whose turn the healer has; without a key, the bucket itself."""
+    """One key, which the healer's change has locked; without a key, the bucket itself."""
 
     def __init__(
         self,
         gateway: Gateway,
+        change: Change,
         intent: Intent,
         bucket: Bucket,
         view: PoolView,
@@ -43,6 +43,7 @@ class Comparison:
         known: KnownEvents,
     ) -> None:
         self._gateway = gateway
+        self._change = change
         self._intent = intent
         self._bucket = bucket
         self._view = view
@@ -76,7 +77,7 @@ class Comparison:
         if versioning:
             tables, uid = self._gateway.tables, self._bucket.uid
             await self._gateway.loop.run_in_executor(None, note_versioning, tables, uid, versioning)
-            self._gateway.changes.bump()
+            self._gateway.change_counter.bump()
             attributes.append(("versioning", versioning))
         lacking = tuple((name, value) for name, value in attributes if self._known.attributes.get(name) != value)
         return [self._event(EventKind.BUCKET_ATTRIBUTES, attributes=lacking)] if lacking else []
@@ -162,15 +163,14 @@ class Comparison:
         return await ask_bucket(self._gateway, self._view, self._bucket.name, query)
 
     def _event(self, kind: EventKind, **fields: Any) -> Event:
-        gateway = self._gateway
         return Event(
-            ts_ns=gateway.order.next_time(stripe_of(self._bucket.name, self._key), time.time_ns()),
+            ts_ns=self._change.event_time(self._key),
             operation=kind,
             pool=self._bucket.pool,
             bucket=self._bucket.name,
             bucket_uid=self._bucket.uid,
             owner=self._view.pool.owner,
             key=self._key,
-            source=f"{gateway.name}/healer",
+            source=f"{self._gateway.name}/healer",
             **fields,
         )

@@ -1,6 +1,6 @@
 """Which events a successful change becomes: one function for each kind of change.
 
-Each gets the exchange, which has the key's turn, its admission, and the backend's reply with its body. It gives the
+Each gets the exchange, which has the key's lock, its admission, and the backend's reply with its body. It gives the
 events at once where request and reply say all; otherwise after a look at the object that came about.
 """
 
@@ -19,6 +19,7 @@ from tidegate.gateway.operations.stored_objects import customer_key, stat
 from tidegate.gateway.requests.forwarding import stored_tags
 
 if TYPE_CHECKING:
+    from tidegate.gateway.changes.change import Change
     from tidegate.gateway.requests.admission import Admission
     from tidegate.gateway.requests.exchange import Exchange
 
@@ -100,14 +101,16 @@ def _result(body: bytes) -> dict[str, str]:
     return reply.fields
 
 
-def event(exchange: Exchange, kind: EventKind, *, key: str | None = None, **fields: object) -> Event:
-    """An event of this exchange, which has the key's turn."""
+def event(
+    exchange: Exchange, kind: EventKind, *, key: str | None = None, change: Change | None = None, **fields: object
+) -> Event:
+    """An event of a change that has the key's lock: one of several, or the exchange's only one."""
     admission = exchange.admission
     assert admission is not None
     bucket = admission.bucket
     key = admission.object_key if key is None else key
     return Event(
-        ts_ns=exchange.event_time(key),
+        ts_ns=(change or exchange.change).event_time(key),
         operation=kind,
         pool=admission.pool.pool.name,
         bucket=admission.bucket_name,
@@ -123,7 +126,7 @@ async def _versioning_changed(exchange: Exchange, admission: Admission) -> list[
     gateway, bucket, versioning = exchange.gateway, admission.bucket, exchange.parsed
     if bucket is not None:
         await gateway.loop.run_in_executor(None, note_versioning, gateway.tables, bucket.uid, versioning)
-        gateway.changes.bump()
+        gateway.change_counter.bump()
     return _attributes(exchange, (("versioning", versioning),))
 
 

@@ -1,9 +1,9 @@
-"""The healer: looks at the backend for what became of changes that were left open, and journals what it finds.
+"""The healer: looks at the backend for what became of changes that were left open, and logs what it finds.
 
-A gateway that was killed between a backend's success and the journal, a backend that failed in the middle of a
+A gateway that was killed between a backend's success and the log, a backend that failed in the middle of a
 change, a log that could not be written: the client was never told of success, but the change may stand. And it may
 come about late: a backend whose connection broke can still be at work. So it is looked into again and again, until the
-backend has certainly given up or was replaced by another one. Each look journals only what the log does not have.
+backend has certainly given up or was replaced by another one. Each look logs only what the log does not have.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from tidegate.assembly import open_topics
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.known_events import KnownEvents
 from tidegate.core.records import Bucket
+from tidegate.gateway.changes.change import Change
 from tidegate.gateway.changes.comparing import Comparison
 from tidegate.gateway.changes.intents import Intent
-from tidegate.gateway.changes.key_locks import stripe_of
 from tidegate.gateway.changes.log_tail import LogTail
-from tidegate.gateway.changes.log_writer import journalled
 from tidegate.gateway.requests.directory import Missing, PoolView
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Healer:
         self._adopt()
         intents, loop = self._gateway.intents, self._gateway.loop
         for number, doubt in list(self._doubts.items()):
-            if intents.get(number) is None or (loop.time() >= doubt.pause.until and await self._is_settled(doubt)):
+            if intents.get(number) is None or (loop.time() >= doubt.pause.until and await self._is_answered(doubt)):
                 intents.end(number)
                 del self._doubts[number]
 
@@ -121,7 +120,7 @@ class Healer:
                 gateway = file.path.name.partition("-")[0]
                 logger.info("looking into %d changes that gateway %s had left open", count, gateway)
 
-    async def _is_settled(self, doubt: _Doubt) -> bool:
+    async def _is_answered(self, doubt: _Doubt) -> bool:
         """Looks into the change, and says whether it need not be looked into again. A bucket that cannot be looked into
         holds up its own changes only, and is asked ever less often."""
         loop, intent = self._gateway.loop, doubt.intent
@@ -149,16 +148,16 @@ class Healer:
 
     async def _look(self, intent: Intent, bucket: Bucket, view: PoolView, key: str, version_id: str) -> None:
         gateway = self._gateway
-        stripe = stripe_of(intent.bucket, key)
-        await gateway.order.acquire(stripe)
+        change = Change(gateway, intent.bucket)
         try:
+            await change.lock([key])
             known = KnownEvents()
             if self._tail is not None:
                 known = await gateway.loop.run_in_executor(None, self._tail.known, intent.bucket, key)
-            comparison = Comparison(gateway, intent, bucket, view, key, version_id, known)
-            await journalled(gateway, await (comparison.events() if key else comparison.bucket_events()))
+            comparison = Comparison(gateway, change, intent, bucket, view, key, version_id, known)
+            await change.log(await (comparison.events() if key else comparison.bucket_events()))
         finally:
-            gateway.order.release(stripe)
+            change.end()
 
     async def _places(self, intent: Intent) -> tuple[Bucket, PoolView] | None:
         """The bucket and its running pool; None when they are gone, and with them the question."""

@@ -1,9 +1,10 @@
 """Changes under way: what a gateway was about to do when it was killed, or when a backend failed on it.
 
 Each process keeps a file of its own in `run/intents`, locked for as long as it lives. A line is written before the
-last bytes of a change go out, another when the log has its event. What is left open is looked into by the healer.
-A killed process loses nothing that it wrote, so no line waits for the disk. The directory is locked while files are
-made, replaced or looked for, so that nobody takes a file for abandoned whose owner is about to lock it.
+last bytes of a change go out. The end of a change is told with the next such line, or by `flush` within a second; so
+the healer may look into a few changes that are over, and finds nothing to do. What is left open is looked into by the
+healer. A killed process loses nothing that it wrote, so no line waits for the disk. The directory is locked while files
+are made, replaced or looked for, so that nobody takes a file for abandoned whose owner is about to lock it.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Intents:
         self._path = directory / f"{os.getpid()}-{secrets.token_hex(4)}"
         self._open: dict[int, Intent] = {}
         self._count = 0
+        self._ended: list[int] = []  # whose end the file does not tell yet
         self._written = self._limit = 0
         self._broken_line = False
         with _locked(directory):
@@ -78,7 +80,7 @@ class Intents:
     def begin(self, intent: Intent) -> int:
         """Notes the change down before it is made; returns the number to `end` it with. Raises `Unavailable`."""
         self._count = number = self._count + 1
-        self._write(_line(number, intent))
+        self._write_with_ends(_line(number, intent))
         self._open[number] = intent
         return number
 
@@ -88,13 +90,24 @@ class Intents:
 
     def end(self, number: int) -> None:
         """The change is in the log, or was certainly not made."""
-        if self._open.pop(number, None) is None:
-            return
-        with suppress(Unavailable):  # the healer will then find nothing to do
-            if self._written > max(_REWRITTEN_BYTES, self._limit):
+        if self._open.pop(number, None) is not None:
+            self._ended.append(number)
+
+    def flush(self) -> None:
+        """Tells the ends that no other line has told. What the disk does not take is told later."""
+        if self._ended:
+            with suppress(Unavailable):  # the healer of another process would find nothing to do
+                self._write_with_ends(b"")
+
+    def _write_with_ends(self, line: bytes) -> None:
+        if self._ended and self._written > max(_REWRITTEN_BYTES, self._limit):
+            with suppress(Unavailable):  # tried again with the next line
                 self._rewrite()
-            else:
-                self._write(f"{number}\n".encode())
+        if self._ended:
+            self._write(b"%d\n" * len(self._ended) % tuple(self._ended) + line)
+            self._ended.clear()
+        elif line:
+            self._write(line)
 
     def _rewrite(self) -> None:
         """Leaves out what has ended. A process killed on the way leaves one of the two files, and each tells all."""
@@ -115,6 +128,7 @@ class Intents:
             raise Unavailable(f"{new} cannot be written: {error.strerror}") from None
         os.close(self._fd)
         self._fd, self._written, self._limit, self._broken_line = fd, len(lines), 2 * len(lines), False
+        self._ended.clear()
 
     def count(self) -> int:
         """How many changes are under way."""
@@ -161,6 +175,8 @@ class Intents:
 
     def close(self) -> None:
         """Leaves the file to others if anything in it is open."""
+        self.flush()
+        self._ended.clear()
         if not self._open:
             self._path.unlink(missing_ok=True)
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""All versions of a key, as its store lists them. Called in the key's turn, so that they do not change meanwhile."""
+"""All versions of a key, as its store lists them. The key is locked meanwhile, so that they do not change."""
 
 from __future__ import annotations
 

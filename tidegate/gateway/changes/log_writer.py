@@ -1,4 +1,4 @@
-"""The journal: events on their way into the metadata log.
+"""The log writer: events on their way into the metadata log.
 
 Events that arrive while a batch is being written form the next batch, and a batch waits a millisecond while more
 changes are under way, so that one write to stable storage serves many requests. A lonely request waits for nobody.
@@ -12,15 +12,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegate import metrics
 from tidegate.core.errors import TidegateError, Unavailable
-from tidegate.core.events import Event
 from tidegate.ports import Record, Topics
-
-if TYPE_CHECKING:
-    from tidegate.gateway.gateway import Gateway
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +44,7 @@ class TopicLogWriter:
         under_way: Callable[[], int] = lambda: 0,
         failed: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """`under_way` tells how many changes will want to be journalled soon: a batch waits a moment for them.
+        """`under_way` tells how many changes will have events soon: a batch waits a moment for them.
         `failed` is told, in any thread, when the log could not be written."""
         self._failed = failed
         self._under_way = under_way
@@ -59,7 +55,7 @@ class TopicLogWriter:
         self._seconds = metrics.Durations(metrics.JOURNAL_SECONDS)
         self._batches = self._events = 0
         self._counted_at = 0.0
-        self._thread = threading.Thread(target=self._write_forever, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._write_forever, name="log-writer", daemon=True)
         self._thread.start()
 
     def append(self, records: list[Record], done: Done) -> None:
@@ -142,30 +138,6 @@ class NoLogWriter:
 
     async def close(self) -> None:
         return
-
-
-def append_events(journal: LogWriter, events: list[Event], done: Done) -> None:
-    """Without events, `done` is called at once."""
-    if events:
-        journal.append([Record(f"{event.bucket}/{event.key}", event.to_bytes()) for event in events], done)
-    else:
-        done(None)
-
-
-async def journalled(gateway: Gateway, events: list[Event]) -> None:
-    """Returns when the events are on stable storage; raises why they are not."""
-    written: asyncio.Future[None] = gateway.loop.create_future()
-
-    def done(failure: TidegateError | None) -> None:
-        if written.done():
-            return
-        if failure is None:
-            written.set_result(None)
-        else:
-            written.set_exception(failure)
-
-    append_events(gateway.journal, events, done)
-    await written
 
 
 def _tell(batch: list[tuple[list[Record], Done]], failure: TidegateError | None) -> None:

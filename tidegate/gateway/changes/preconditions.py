@@ -1,6 +1,6 @@
 """Whether the objects that a delete names are still those that its sender saw.
 
-Called in the keys' turns, so that no write through any gateway comes between the look and the delete. Asking for
+Called while the keys are locked, so that no write through any gateway comes between the look and the delete. Asking for
 objects one by one costs a store thirty times as much as listing them: where keys lie close together, they are listed.
 A listing may only confirm. Some stores leave keys out of it, or show other ETags in it than they compare; so whatever
 it does not confirm is asked for.

@@ -1,8 +1,7 @@
 """The order of changes to one key, over gateways on several machines.
 
-On each machine the processes take turns as `KeyLocks` has it; whose turn it is there takes the stripe's entry
-in the tables as well: `or:STRIPE`, a lease that is renewed while it is held. `ot:STRIPE` is the last
-time given out.
+On each machine the processes share the locks of `KeyLocks`; whoever has one there takes its entry in the tables as
+well: `or:NUMBER`, a lease that is renewed while it is held. `ot:NUMBER` is the last time given out.
 """
 
 from __future__ import annotations
@@ -40,101 +39,101 @@ class SharedKeyLocks(KeyLocks):
         super().__init__(file)
         self._tables = tables
         self._token = secrets.token_hex(8)
-        self._held: dict[int, int] = {}  # stripe to the last time given out
+        self._held: dict[int, int] = {}  # lock number to the last time given out
         self._releases: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="order")
         self._renewal: asyncio.Task[None] | None = None
 
-    def try_acquire(self, stripe: int) -> bool:
+    def try_acquire(self, number: int) -> bool:
         """The tables cannot be asked without waiting."""
         return False
 
-    async def acquire(self, stripe: int) -> None:
-        await super().acquire(stripe)
+    async def acquire(self, number: int) -> None:
+        await super().acquire(number)
         try:
-            self._held[stripe] = await self._take(stripe)
+            self._held[number] = await self._take(number)
         except BaseException:
-            super().release(stripe)
+            super().release(number)
             raise
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
 
-    async def _take(self, stripe: int) -> int:
+    async def _take(self, number: int) -> int:
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
         pause = FIRST_PAUSE
-        while (last := await self._try_to_take(stripe)) is None:
+        while (last := await self._try_to_take(number)) is None:
             if time.monotonic() > deadline:
                 raise Unavailable("another machine has been changing this key for too long")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         return last
 
-    async def _try_to_take(self, stripe: int) -> int | None:
+    async def _try_to_take(self, number: int) -> int | None:
         """The last time given out, if the entry could be set. Who stops waiting meanwhile leaves none behind."""
-        trying = asyncio.ensure_future(self._call(partial(self._put, stripe)))
+        trying = asyncio.ensure_future(self._call(partial(self._put, number)))
         try:
             return await asyncio.shield(trying)
         except asyncio.CancelledError:
             with contextlib.suppress(TidegateError):  # then the entry expires
                 if await trying is not None:
-                    await self._call(self._lease(stripe).release)
+                    await self._call(self._lease(number).release)
             raise
 
-    def _put(self, stripe: int) -> int | None:
-        lease = self._lease(stripe)
+    def _put(self, number: int) -> int | None:
+        lease = self._lease(number)
         if not lease.try_acquire():
             return None
         try:
-            return self._last_time(stripe)
+            return self._last_time(number)
         except TidegateError:
             with contextlib.suppress(TidegateError):  # then the entry expires
                 lease.release()
             raise
 
-    def _last_time(self, stripe: int) -> int:
-        return int(self._tables.get(f"ot:{stripe}") or 0)
+    def _last_time(self, number: int) -> int:
+        return int(self._tables.get(f"ot:{number}") or 0)
 
-    def _lease(self, stripe: int) -> Lease:
-        """All of this process have one token: nobody else here has the turn."""
-        return Lease(self._tables, f"or:{stripe}", self._token, seconds=LEASE_SECONDS)
+    def _lease(self, number: int) -> Lease:
+        """All of this process have one token: nobody else here has the lock."""
+        return Lease(self._tables, f"or:{number}", self._token, seconds=LEASE_SECONDS)
 
-    def next_time(self, stripe: int, now_ns: int) -> int:
-        given = super().next_time(stripe, max(now_ns, self._held[stripe] + 1))
-        self._held[stripe] = given
+    def next_time(self, number: int, now_ns: int) -> int:
+        given = super().next_time(number, max(now_ns, self._held[number] + 1))
+        self._held[number] = given
         return given
 
-    def release(self, stripe: int) -> None:
-        last = self._held.pop(stripe)
-        task = asyncio.get_running_loop().create_task(self._give_back(stripe, last))
+    def release(self, number: int) -> None:
+        last = self._held.pop(number)
+        task = asyncio.get_running_loop().create_task(self._give_back(number, last))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
-    async def _give_back(self, stripe: int, last: int) -> None:
+    async def _give_back(self, number: int, last: int) -> None:
         try:
-            await self._call(partial(self._write_time, stripe, last))
-            await self._call(self._lease(stripe).release)
+            await self._call(partial(self._write_time, number, last))
+            await self._call(self._lease(number).release)
         except TidegateError as error:
-            logger.warning("the turn of stripe %d could not be given back and will expire: %s", stripe, error)
+            logger.warning("key lock %d could not be given back and will expire: %s", number, error)
         finally:
-            super().release(stripe)
+            super().release(number)
 
-    def _write_time(self, stripe: int, last: int) -> None:
-        """Never back: who held the turn for longer than the entry lived may have been overtaken."""
-        self._tables.put(f"ot:{stripe}", str(max(last, self._last_time(stripe))), expires_in=_TIME_SECONDS)
+    def _write_time(self, number: int, last: int) -> None:
+        """Never back: who held the lock for longer than the entry lived may have been overtaken."""
+        self._tables.put(f"ot:{number}", str(max(last, self._last_time(number))), expires_in=_TIME_SECONDS)
 
     async def _renew(self) -> None:
         """A backend may take longer to answer than an entry lives."""
         while self._held:
             await asyncio.sleep(_RENEW_SECONDS)
-            for stripe in list(self._held):
+            for number in list(self._held):
                 with contextlib.suppress(TidegateError):  # tried again in time, or the entry expires
-                    await self._call(self._lease(stripe).renew)
+                    await self._call(self._lease(number).renew)
 
     async def _call(self, work: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def settle(self) -> None:
-        """Returns when every turn has been given back."""
+    async def all_released(self) -> None:
+        """Returns when every lock has been given back."""
         if self._releases:
             await asyncio.wait(set(self._releases))
 

@@ -97,7 +97,7 @@ async def _change_setting(exchange: Exchange, admission: Admission, prefix: str,
             gateway.tables.put(entry, setting.to_json())
         elif not gateway.tables.delete(entry):
             return False
-        gateway.changes.bump()
+        gateway.change_counter.bump()
         return True
 
     digest = setting.digest() if setting is not None else ""
@@ -152,18 +152,21 @@ async def _change_policy(exchange: Exchange, admission: Admission, policy: Bucke
 
 
 async def _change(exchange: Exchange, write: Callable[[], bool], attributes: Pairs) -> None:
-    """Changes attributes of the bucket in its turn and journals them, unless `write` says that nothing changed."""
-    await exchange.take_turns([""])
-    exchange.open_intent()
+    """Changes attributes of the bucket under its lock and logs them, unless `write` says that nothing changed."""
+    change = exchange.change
+    await change.lock([""])
+    change.open_intent(exchange.admitted)
     try:
         changed = await exchange.gateway.loop.run_in_executor(None, write)
     except S3Error:
-        exchange.settle()  # it is refused, and nothing was changed
+        change.close_intent()  # it is refused, and nothing was changed
         raise
     events = []
     if changed:
         events = [event_builder.event(exchange, EventKind.BUCKET_ATTRIBUTES, key="", attributes=attributes)]
-    await exchange.journalled(events)
+    change.unlock()
+    await change.log(events)
+    change.close_intent()
 
 
 # --- what is always the same -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from tidegate.core.events import EventKind
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes import event_builder
 from tidegate.gateway.changes.bucket_states import note_created, note_found
-from tidegate.gateway.changes.log_writer import journalled
 from tidegate.gateway.requests.forwarding import ask_signed, object_path
 from tidegate.gateway.requests.replies import repeat
 
@@ -35,7 +34,7 @@ async def create_bucket(exchange: Exchange, admission: Admission) -> None:
     """The name is taken in the global namespace first, so that two pools never share one."""
     gateway, name, pool = exchange.gateway, admission.bucket_name, admission.pool.pool.name
     owners_acl.check_ownership(admission.head.headers)
-    await exchange.take_turns([""])
+    await exchange.change.lock([""])
     try:
         bucket = await _in_thread(
             exchange, lambda: gateway.registry.create_bucket(name, pool, now=time.time(), by_client=True)
@@ -61,7 +60,8 @@ async def create_bucket(exchange: Exchange, admission: Admission) -> None:
                 await note_found(gateway, admission.pool, name, bucket.uid)
             attributes = (("versioning", "Enabled"), ("object-lock", "Enabled")) if versioned else ()
             event = event_builder.event(exchange, EventKind.BUCKET_CREATED, key="", attributes=attributes)
-            await exchange.journalled([event])
+            exchange.change.unlock()
+            await exchange.change.log([event])
     finally:
         if not created:
             await _in_thread(exchange, lambda: gateway.registry.delete_bucket(name, uid=bucket.uid))
@@ -72,11 +72,11 @@ async def create_bucket(exchange: Exchange, admission: Admission) -> None:
 
 
 async def delete_bucket(exchange: Exchange, admission: Admission) -> None:
-    """The store refuses unless the bucket is empty; only then does the name become free. All of it happens in the turn
-    of the name: whoever takes the freed name comes after it, and a request for the bucket of before finds it gone."""
+    """The store refuses unless the bucket is empty; only then does the name become free. The name is locked
+    throughout: whoever takes the freed name comes after it, and a request for the old bucket finds it gone."""
     gateway, name, bucket = exchange.gateway, admission.bucket_name, admission.bucket
     assert bucket is not None
-    await exchange.take_turns([""])
+    await exchange.change.lock([""])
     if not await _in_thread(exchange, lambda: gateway.registry.has_bucket(name, bucket.uid)):
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
     admission.pool = await gateway.awake(admission.pool)
@@ -84,7 +84,7 @@ async def delete_bucket(exchange: Exchange, admission: Admission) -> None:
     if reply.head.status not in (204, 404):
         repeat(exchange, reply)
         return
-    await journalled(gateway, [event_builder.event(exchange, EventKind.BUCKET_DELETED, key="")])
+    await exchange.change.log([event_builder.event(exchange, EventKind.BUCKET_DELETED, key="")])
     await _in_thread(exchange, lambda: gateway.registry.delete_bucket(name, uid=bucket.uid))
     exchange.answer(204, {}, b"")
 

@@ -14,7 +14,6 @@ from tidegate.core.identities import holds, moment, needs_look
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure
 from tidegate.gateway.changes import event_builder
-from tidegate.gateway.changes.log_writer import journalled
 from tidegate.gateway.changes.preconditions import identity, is_noncurrent, unchanged
 from tidegate.gateway.http.backend import BackendGone, Reply
 from tidegate.gateway.operations.stored_objects import stat
@@ -22,6 +21,7 @@ from tidegate.gateway.requests.forwarding import ask_signed, object_path
 from tidegate.gateway.requests.replies import repeat
 
 if TYPE_CHECKING:
+    from tidegate.gateway.changes.change import Change
     from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.requests.admission import Admission
     from tidegate.gateway.requests.exchange import Exchange
@@ -38,10 +38,10 @@ _LOOKS = frozenset((_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT))
 # All conditions of a single delete. The ETag alone is compared by the backend.
 CONDITIONS = _LOOKS | {b"if-match"}
 _BYPASS = b"x-amz-bypass-governance-retention"
-# A part holds its keys' turns while the store works on it: a small one keeps few writers waiting, and rarely meets
-# a part of another request that has one of its turns.
+# A part holds its keys' locks while the store works on it: a small one keeps few writers waiting, and rarely meets
+# a part of another request that has one of its locks.
 _PART = 250
-# While one is looked at or journalled, the store deletes the other.
+# While one is looked at or logged, the store deletes the other.
 _PARTS_AT_ONCE = 2
 
 
@@ -52,10 +52,10 @@ def delete_object(exchange: Exchange, admission: Admission) -> Coroutine[Any, An
 
 
 async def _delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
-    """The identity is compared in the key's turn: no writer behind a gateway can come in between."""
+    """The identity is compared under the key's lock: no writer behind a gateway can come in between."""
     entry = _named(admission)
     admission.pool = await exchange.gateway.awake(admission.pool)
-    await exchange.take_turns([entry.key])
+    await exchange.change.lock([entry.key])
     if not await _is_meant(exchange.gateway, admission, entry):
         raise S3Error("PreconditionFailed")
     exchange.forward()
@@ -124,7 +124,7 @@ def _parts(entries: list[DeleteEntry]) -> list[list[DeleteEntry]]:
 
 
 class _Deleting:
-    """The parts of one request: some at a time, each with turns of its own, as if they were requests of their own.
+    """The parts of one request: some at a time, each a change of its own, as if they were requests of their own.
 
     `trouble` is why a part failed: the backend's answer, or an error. Then no more are begun.
     """
@@ -174,7 +174,7 @@ class _Part:
         self._exchange = exchange
         self._admission = admission
         self._left = entries
-        self._change = 0
+        self._change = exchange.begin_change()
 
     async def run(self) -> None:
         """The part ends by itself, before the exchange would: what other parts did must be told."""
@@ -186,22 +186,22 @@ class _Part:
         except BackendGone as error:  # nothing could be sent
             self._failed(error, is_certain=True)
         except TidegateError as error:
-            self._failed(error, is_certain=not self._change)
+            self._failed(error, is_certain=not self._change.has_intent)
         except TimeoutError:
-            self._failed(Unavailable("the request could not be served in time"), is_certain=not self._change)
+            self._failed(Unavailable("the request could not be served in time"), is_certain=not self._change.has_intent)
         except Exception:
             logger.exception("a part of request %s failed", self._exchange.request_id)
-            self._failed(S3Error("InternalError"), is_certain=not self._change)
+            self._failed(S3Error("InternalError"), is_certain=not self._change.has_intent)
 
     def _failed(self, why: Reply | TidegateError, *, is_certain: bool) -> None:
         """What may have been done stays open, for the healer to look into."""
-        if is_certain and self._change:
-            self._exchange.settle(self._change)
+        if is_certain:
+            self._change.close_intent()
         self._whole.part_failed(self._left, why, is_certain=is_certain)
 
     async def _delete(self) -> None:
-        exchange, admission = self._exchange, self._admission
-        turns = await exchange.take_turns([entry.key for entry in self._left])
+        exchange, admission, change = self._exchange, self._admission, self._change
+        await change.lock(entry.key for entry in self._left)
         try:
             part = self._left
             verdicts = await unchanged(exchange.gateway, admission.pool, admission.bucket_name, part)
@@ -211,16 +211,16 @@ class _Part:
             ]
             if not self._left:
                 return
-            self._change = exchange.open_intent((entry.key, entry.version_id) for entry in self._left)
+            change.open_intent(admission, ((entry.key, entry.version_id) for entry in self._left))
             reply = await self._ask(self._left)
             if reply.head.status != 200:
                 self._failed(reply, is_certain=reply.head.status < 500)
                 return
             answered = xml.parse_delete_result(reply.body)
-            events = [_deletion(exchange, entry) for entry in answered.deleted]
+            events = [_deletion(exchange, change, entry) for entry in answered.deleted]
         finally:
-            exchange.give_turns_back(turns)  # the events have their times: later changes have later ones
-        await journalled(exchange.gateway, events)
+            change.unlock()  # the events have their times: later changes have later ones
+        await change.log(events)
         self._answered(answered)
 
     def _answered(self, answered: xml.DeleteResult) -> None:
@@ -232,7 +232,7 @@ class _Part:
         if self._left:
             self._failed(S3Error("InternalError", "the backend does not tell what became of it"), is_certain=False)
         else:
-            self._exchange.settle(self._change)
+            self._change.close_intent()
 
     async def _ask(self, entries: Sequence[DeleteEntry]) -> Reply:
         admission = self._admission
@@ -284,7 +284,8 @@ def _not_meant(entry: DeleteEntry) -> DeleteFailure:
     return DeleteFailure(entry.key, entry.version_id, "PreconditionFailed", "The object is not the one that was meant.")
 
 
-def _deletion(exchange: Exchange, entry: Deleted) -> Event:
-    if entry.marker and not entry.version_id:
-        return event_builder.event(exchange, EventKind.DELETE_MARKER, key=entry.key, version_id=entry.marker_version_id)
-    return event_builder.event(exchange, EventKind.DELETE, key=entry.key, version_id=entry.version_id)
+def _deletion(exchange: Exchange, change: Change, entry: Deleted) -> Event:
+    kind, version_id = EventKind.DELETE, entry.version_id
+    if entry.marker and not version_id:
+        kind, version_id = EventKind.DELETE_MARKER, entry.marker_version_id
+    return event_builder.event(exchange, kind, key=entry.key, change=change, version_id=version_id)

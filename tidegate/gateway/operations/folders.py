@@ -53,11 +53,11 @@ def before_put(exchange: Exchange, admission: Admission) -> Work | None:
 
 
 async def _put_folder(exchange: Exchange, admission: Admission) -> None:
-    """In the turns of both keys, so that neither comes about in between."""
+    """With the locks of both keys, so that neither comes about in between."""
     gateway, key, bucket = exchange.gateway, admission.object_key, admission.bucket_name
     stem = key.removesuffix(SLASH)
     admission.pool = await gateway.awake(admission.pool)
-    await exchange.take_turns([key, stem])
+    await exchange.change.lock([key, stem])
     if await stat(gateway, admission.pool, bucket, stem) is not None:
         raise S3Error(
             "InvalidArgument", f"the bucket has an object {stem}, which this pool's store would replace by the folder"

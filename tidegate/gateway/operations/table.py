@@ -84,7 +84,7 @@ def _write(name: str, scope: Scope, method: str, subresource: str = "", **more: 
 
 
 def _change(name: str, scope: Scope, method: str, subresource: str = "", **more: Any) -> Operation:
-    return _write(name, scope, method, subresource, journals=True, **more)
+    return _write(name, scope, method, subresource, logs_events=True, **more)
 
 
 def _copy(name: str, *, headers: frozenset[bytes] = frozenset(), **more: Any) -> Operation:
@@ -308,7 +308,7 @@ _OBJECT = (
     ),
     _copy(
         "CopyObject",
-        journals=True,
+        logs_events=True,
         headers=_DESCRIPTION
         | _CONDITIONS_OF_WRITES
         | {b"x-amz-checksum-algorithm", b"x-amz-metadata-directive", b"x-amz-tagging-directive"},
