@@ -129,7 +129,7 @@ LIFECYCLE_BUCKET_LAG = Gauge(
 )
 LIFECYCLE_LISTINGS = Counter(
     "tidegate_s3_lifecycle_listings_total",
-    "Bucket tasks of the listing engine, by bucket and how they ended (done, postponed, given-up, stopped).",
+    "Buckets listed by the listing engine, by how that ended (done, given-up), and pages asked for later (postponed).",
     ["bucket", "end"],
 )
 LIFECYCLE_PASSES = Counter(

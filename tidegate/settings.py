@@ -228,7 +228,7 @@ class LifecycleSettings(Section):
     )
     audit_retention_days: int = Field(90, ge=0, description="How long the audit trail is kept; 0 means for ever.")
     workers: int = Field(8, ge=1, le=64, description="Requests that delete objects at the same time.")
-    listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one listing task reads.")
+    listing_limit: int = Field(1000, ge=1, le=1000, description="Entries that one page of the listing engine has.")
     inventories: dict[str, str] = Field(
         {},
         description="Buckets that are walked by their S3 inventory reports: the folder in which S3 writes them, with a "

@@ -7,15 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.key_versions import newest_first
-from tidegate.core.listings import ListedUpload, ListedVersion
-from tidegate.ports import Store
+from tidegate.core.listings import ListedUpload, ListedVersion, UploadPage, VersionPage
 
 LARGEST_PAGE = 1000
 # What XML shows in place of a character that it cannot hold: such a key cannot be named.
 UNSHOWABLE = "\ufffd"
+
+
+class Lister(Protocol):
+    """The part of a `Store` that lists."""
+
+    def list_versions(
+        self, bucket: str, *, prefix: str, key_marker: str, version_id_marker: str, limit: int
+    ) -> VersionPage: ...
+
+    def list_uploads(
+        self, bucket: str, *, prefix: str, key_marker: str, upload_id_marker: str, limit: int
+    ) -> UploadPage: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +38,7 @@ class Stretch:
     next_marker: str = ""
 
 
-def walk(store: Store, bucket: str, *, prefix: str, marker: str, limit: int) -> Stretch:
+def walk(store: Lister, bucket: str, *, prefix: str, marker: str, limit: int) -> Stretch:
     """One step through the keys that begin with `prefix` and come after `marker`.
 
     The versions of a truncated page's last key may go on in the next page. That key is left to the next step; if the
@@ -49,7 +61,7 @@ def walk(store: Store, bucket: str, *, prefix: str, marker: str, limit: int) -> 
 
 
 def stretches(
-    store: Store, bucket: str, *, prefix: str, after: str = "", limit: int = LARGEST_PAGE
+    store: Lister, bucket: str, *, prefix: str, after: str = "", limit: int = LARGEST_PAGE
 ) -> Iterator[Stretch]:
     """All keys that begin with `prefix` and come after `after`, step by step."""
     marker, is_more = after, True
@@ -59,13 +71,13 @@ def stretches(
         yield stretch
 
 
-def versions_of(store: Store, bucket: str, key: str, *, limit: int = LARGEST_PAGE) -> list[ListedVersion]:
+def versions_of(store: Lister, bucket: str, key: str, *, limit: int = LARGEST_PAGE) -> list[ListedVersion]:
     """All versions of one key, the newest first. Of all keys that begin with it, the key itself is listed first."""
     return walk(store, bucket, prefix=key, marker="", limit=limit).keys.get(key, [])
 
 
 def upload_pages(
-    store: Store, bucket: str, *, prefix: str, limit: int = LARGEST_PAGE
+    store: Lister, bucket: str, *, prefix: str, limit: int = LARGEST_PAGE
 ) -> Iterator[Sequence[ListedUpload]]:
     """All open uploads of the keys that begin with `prefix`, page by page."""
     key, upload_id, is_truncated = "", "", True
@@ -77,7 +89,7 @@ def upload_pages(
         key, upload_id = page.next_key, page.next_upload_id
 
 
-def uploads_of(store: Store, bucket: str, key: str) -> list[ListedUpload]:
+def uploads_of(store: Lister, bucket: str, key: str) -> list[ListedUpload]:
     """All open uploads of one key."""
     pages = upload_pages(store, bucket, prefix=key)
     return [upload for page in pages for upload in page if upload.key == key]

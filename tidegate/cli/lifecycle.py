@@ -119,7 +119,7 @@ def _print_state(view: LifecycleStateView, *, as_json: bool) -> None:
         click.echo(f"stopped: bucket {show(stopped.bucket)} since {show(stopped.since)}")
     for machine, problem in view.clock_problems.items():
         click.echo(f"No pass begins on {show(machine)}: {show(problem)}")
-    click.echo(f"queued:  {view.queued_listings:,} listings, {view.queued_actions:,} actions")
+    click.echo(f"queued:  {view.queued_actions:,} actions")
 
 
 @lifecycle.command()

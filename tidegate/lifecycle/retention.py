@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
 from tidegate.pipeline.log import manifest
@@ -61,13 +61,12 @@ class Retention:
                 self._trim_by_age(name, now - self._letter_seconds)
         if DATA_MOVER_TOPIC in names:
             self._trim_by_age(DATA_MOVER_TOPIC, now - self._task_seconds)
-        if {BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC} <= names and not trim_finished(self._topics):
-            for name in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC):
-                if self._trim_by_age(name, now - self._task_seconds):
-                    logger.error(
-                        "tasks of %s that nobody finished in %g days are dropped; the next pass plans them again",
-                        name, self._settings.topics.task_days,
-                    )  # fmt: skip
+        are_left = OBJECT_TASKS_TOPIC in names and not trim_finished(self._topics)
+        if are_left and self._trim_by_age(OBJECT_TASKS_TOPIC, now - self._task_seconds):
+            logger.error(
+                "tasks of %s that nobody finished in %g days are dropped; the next pass plans them again",
+                OBJECT_TASKS_TOPIC, self._settings.topics.task_days,
+            )  # fmt: skip
 
     # --- the metadata log ------------------------------------------------------------------------
 

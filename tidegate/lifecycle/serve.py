@@ -13,7 +13,6 @@ from functools import partial
 from tidegate.lifecycle import process
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
 from tidegate.lifecycle.buckets.populator import QueuePopulator
-from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
 from tidegate.lifecycle.process import ServiceContext
 from tidegate.lifecycle.topics import WORKERS
 from tidegate.workers.process import run_threads
@@ -43,7 +42,6 @@ def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerT
     lease_seconds = settings.topics.lease_seconds
     rate = InstallationRate(tables, WORKERS, settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
-    lister = BucketProcessor(tables, topics, ground.stores, settings.lifecycle, lease_seconds=lease_seconds, stop=stop)
     deleters = [
         ObjectProcessor(
             tables,
@@ -60,7 +58,6 @@ def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerT
     ]
     return [
         WorkerThread("queue populator", partial(populator.run_forever, stop), populator.close, stop),
-        WorkerThread("bucket processor", lister.run_forever, lister.close, stop),
         *(WorkerThread("object processor", deleter.run_forever, deleter.close, stop) for deleter in deleters),
     ]
 

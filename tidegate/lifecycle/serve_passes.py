@@ -1,6 +1,6 @@
 """The process of the passes: `python -m tidegate.lifecycle.serve_passes --data DIR`, started by the supervisor.
 
-The conductor runs here, and with it the engine that plans on Spark. Nothing in memory matters: a killed pass is closed,
+The conductor runs here, and with it the engines. Nothing in memory matters: a killed pass is closed,
 and its work resumed, by the next one. So this process ends fast when it is told to, whatever Spark is doing.
 """
 
@@ -13,7 +13,8 @@ from functools import partial
 from tidegate.assembly import embedded_files
 from tidegate.lifecycle import process
 from tidegate.lifecycle.passes.conductor import Conductor
-from tidegate.lifecycle.passes.spark_engine import NAME, SparkEngine
+from tidegate.lifecycle.passes.engines import open_engines
+from tidegate.lifecycle.passes.planner import PassContext
 from tidegate.lifecycle.process import ServiceContext
 from tidegate.pipeline.log.manifest import DIRECTORY
 from tidegate.space import shortage
@@ -31,23 +32,24 @@ def main() -> None:
 
 
 def _serve(ground: ServiceContext) -> int:
-    engine = SparkEngine(
-        ground.tables, ground.topics, ground.stores, ground.settings, ground.data, ground.s3, stop=ground.stop
-    )
+    around = PassContext(ground.tables, ground.topics, ground.stores, ground.settings, ground.data, ground.s3)
+    engines = open_engines(around, stop=ground.stop)
     places = [ground.data, ground.data / DIRECTORY, *embedded_files(ground.settings, ground.data)]
     conductor = Conductor(
         ground.tables,
         ground.topics,
         ground.settings.lifecycle,
-        {NAME: engine},
+        engines,
         shortage=partial(shortage, places, ground.settings.storage.reserve_mb << 20),
     )
     role = WorkerThread("conductor", partial(conductor.run_forever, ground.stop), lambda: None, ground.stop)
     role.start()
     ground.stop.wait()
-    engine.cancel()
+    for engine in engines.values():
+        engine.cancel()
     role.join(_END_SECONDS)
-    engine.kill()
+    for engine in engines.values():
+        engine.kill()
     return int(role.failed)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tidegate.core.lifecycle.routes import TASK_TOPICS
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.ports import Topics
 from tidegate.workers.retry_policy import RetryPolicy
 
 POPULATOR_GROUP = "lifecycle-queue-populator"
-BUCKET_GROUP = "lifecycle-bucket-processor"
 OBJECT_GROUP = "lifecycle-object-processor"
 DATA_MOVER_GROUP = "lifecycle-data-mover"
 
@@ -21,23 +20,22 @@ _PARTITIONS = 4
 
 
 def create_topics(topics: Topics) -> None:
-    for name in (BUCKET_TASKS_TOPIC, *TASK_TOPICS, AUDIT_TOPIC):
+    for name in (*TASK_TOPICS, AUDIT_TOPIC):
         topics.create(name, _PARTITIONS)
 
 
-def backlog(topics: Topics) -> tuple[int, int]:
-    """Bucket and object tasks that are not finished; what was handed over is nothing to wait for."""
-    return topics.lag(BUCKET_TASKS_TOPIC, BUCKET_GROUP), topics.lag(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
+def backlog(topics: Topics) -> int:
+    """Object tasks that are not finished; what was handed over is nothing to wait for."""
+    return topics.lag(OBJECT_TASKS_TOPIC, OBJECT_GROUP)
 
 
 def trim_finished(topics: Topics) -> bool:
-    """Clears away the tasks if all of them are finished, and says whether they are."""
-    ends = {topic: topics.bounds(topic) for topic in (BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC)}
-    if any(backlog(topics)):
+    """Clears away the object tasks if all of them are finished, and says whether they are."""
+    bounds = topics.bounds(OBJECT_TASKS_TOPIC)
+    if backlog(topics):
         return False
     # Everything before these ends was finished when the backlog was looked at.
-    for topic, bounds in ends.items():
-        for partition, (first, following) in enumerate(bounds):
-            if following > first:
-                topics.trim(topic, partition, following)
+    for partition, (first, following) in enumerate(bounds):
+        if following > first:
+            topics.trim(OBJECT_TASKS_TOPIC, partition, following)
     return True

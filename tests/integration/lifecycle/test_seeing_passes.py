@@ -144,8 +144,6 @@ def test_a_pass_that_cannot_be_ends_with_a_reason_and_code_1(quiet: World) -> No
     bucket = quiet.bucket("no-rules")
     done = quiet.service.run_cli("pass", "run", "--bucket", bucket)
     assert done.returncode == 1 and "has no lifecycle rules that are enabled" in done.stdout
-    refused = quiet.service.run_cli("pass", "run", "--dry-run", "--engine", "listing")
-    assert refused.returncode == 1 and "dry run needs the engine spark" in refused.stdout
 
 
 def test_the_demo_lets_objects_expire_before_ones_eyes(quiet: World) -> None:

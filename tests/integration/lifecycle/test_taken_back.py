@@ -15,16 +15,20 @@ from lifecycle_world import NANOSECOND, World
 from running_service import RunningService
 
 from tidegate import assembly
-from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, BucketTask
-from tidegate.core.records import Bucket
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
+from tidegate.lifecycle.buckets.bucket_list import chosen, reconcile
+from tidegate.lifecycle.passes.bucket_pass import PassClock
+from tidegate.lifecycle.passes.bucket_reading import read_buckets
+from tidegate.lifecycle.passes.listing_planner import ListingPlanner
+from tidegate.lifecycle.passes.pass_lock import PassLock
+from tidegate.lifecycle.passes.pass_watch import PassWatch
+from tidegate.lifecycle.passes.planner import PassContext
 from tidegate.lifecycle.topics import WORKERS, backlog, create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
-from tidegate.ports import Record
 from tidegate.settings import load
 from tidegate.workers.rate import InstallationRate
 
@@ -47,7 +51,7 @@ class Roles:
     """The roles of lifecycle in the test's own hands, beside a service that has none."""
 
     def __init__(self, service: RunningService) -> None:
-        data = service.data
+        data = self.data = service.data
         self.settings = load(data)
         self.lifecycle = self.settings.lifecycle.model_copy(update={"day_seconds": 0.1})
         self.tables, self.topics = assembly.open_tables(self.settings, data), assembly.open_topics(self.settings, data)
@@ -58,16 +62,16 @@ class Roles:
     def plan(self, name: str) -> int:
         """Publishes what is due in a bucket; gives the number of tasks."""
         time.sleep(1.5)  # listings have whole seconds
-        bucket = Bucket.from_json(self.tables.get(Bucket.PREFIX + name) or "")
-        task = BucketTask("owner", name, bucket.uid, "pass", time.time_ns())
-        self.topics.append(BUCKET_TASKS_TOPIC, [Record(bucket.uid, task.to_bytes())])
-        processor = BucketProcessor(
-            self.tables, self.topics, self.stores, self.lifecycle, lease_seconds=30, stop=Flag()
-        )
-        while backlog(self.topics)[0]:
-            processor.run_once()
-        processor.close()
-        return backlog(self.topics)[1]
+        settings = self.settings.model_copy(update={"lifecycle": self.lifecycle})
+        planner = ListingPlanner(PassContext(self.tables, self.topics, self.stores, settings, self.data, ""))
+        kept = KeptLease(PassLock(self.tables, seconds=60), seconds=60)
+        watch = PassWatch(stop=Flag(), lock=kept, seconds=600, cancel=planner.cancel)
+        reconcile(self.tables)
+        now_ns = time.time_ns()
+        known = read_buckets(self.tables, self.stores, self.lifecycle, chosen(self.tables, name), now_ns=now_ns)
+        folder = self.data / "plans" / str(now_ns)
+        planner.plan(list(known), PassClock(now_ns, now_ns, 0, 0, 0, 0, 0), folder, watch)
+        return planner.publish(folder, pass_id="pass", watch=watch).total
 
     def act(self, name: str) -> Counter[tuple[str, str, str]]:
         """Carries out what is queued: by key, outcome and reason."""
@@ -84,7 +88,7 @@ class Roles:
                 lease_seconds=30,
                 stop=Flag(),
             )
-            while backlog(self.topics)[1]:
+            while backlog(self.topics):
                 processor.run_once()
             processor.close()
         return Counter(
@@ -201,7 +205,7 @@ def deletions(world: World) -> list[float]:
 def queued(world: World) -> int:
     with world.service.api() as api:
         state = api.get("/api/v1/lifecycle").raise_for_status().json()
-    return int(state["queued_listings"] + state["queued_actions"])
+    return int(state["queued_actions"])
 
 
 def test_after_a_rule_was_taken_back_at_most_the_request_under_way_is_finished(busy: World) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
+from threading import Thread
+from typing import Any
 
 from memory_store import MemoryStore
 
@@ -15,16 +18,24 @@ from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
-from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC, AuditRecord, BucketTask, ObjectTask
+from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, AuditRecord, ObjectTask
 from tidegate.core.records import Bucket, Pool
+from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
+from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket, chosen
 from tidegate.lifecycle.buckets.populator import QueuePopulator
-from tidegate.lifecycle.passes.bucket_processor import BucketProcessor
+from tidegate.lifecycle.passes.bucket_pass import BucketPass, PassClock
+from tidegate.lifecycle.passes.bucket_reading import read_buckets
 from tidegate.lifecycle.passes.conductor import Conductor
-from tidegate.lifecycle.topics import WORKERS, create_topics
+from tidegate.lifecycle.passes.engines import open_engines
+from tidegate.lifecycle.passes.listing_planner import ListingPlanner
+from tidegate.lifecycle.passes.pass_lock import PassLock
+from tidegate.lifecycle.passes.pass_watch import PassWatch
+from tidegate.lifecycle.passes.plan_files import plan_folder
+from tidegate.lifecycle.passes.planner import PassContext
+from tidegate.lifecycle.topics import WORKERS, backlog, create_topics
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Record, Store
@@ -57,7 +68,7 @@ class LifecyclePlace:
         self.registry = Registry(self.tables, Vault.open(data), data, settings)
         self.stores: dict[str, MemoryStore] = {}
         self.stop = Flag()
-        self._data = data
+        self.data = data
         self._closing: list[Callable[[], None]] = []
 
     def pool(self, name: str = "pool", *, backend: str = "memory") -> MemoryStore:
@@ -88,16 +99,50 @@ class LifecyclePlace:
         self._closing.append(populator.close)
         return populator
 
-    def conductor(self, **settings: float | str) -> Conductor:
-        chosen = LifecycleSettings(**(self.settings.model_dump() | settings))
-        return Conductor(self.tables, self.topics, chosen, {})
+    def around(self, **lifecycle: Any) -> PassContext:
+        settings = Settings(lifecycle=self.settings.model_dump() | lifecycle)
+        return PassContext(self.tables, self.topics, self.open_stores(), settings, self.data, "http://127.0.0.1:1")
 
-    def bucket_processor(self) -> BucketProcessor:
-        made = BucketProcessor(
-            self.tables, self.topics, self.open_stores(), self.settings, lease_seconds=30.0, stop=self.stop
-        )
-        self._closing.append(made.close)
-        return made
+    def conductor(self, **lifecycle: Any) -> Conductor:
+        around = self.around(**lifecycle)
+        return Conductor(self.tables, self.topics, around.settings.lifecycle, open_engines(around, stop=self.stop))
+
+    def plan(self, *, now: float, pass_id: str = "pass", seconds: float = 3600) -> dict[str, BucketPass]:
+        """Lists the buckets and publishes what is due, as a pass does; nothing is carried out. By name."""
+        planner, now_ns = ListingPlanner(self.around()), int(now * SECOND)
+        kept = KeptLease(PassLock(self.tables, seconds=60), seconds=60)
+        watch = PassWatch(stop=self.stop, lock=kept, seconds=seconds, cancel=planner.cancel)
+        known = read_buckets(self.tables, self.open_stores(), self.settings, chosen(self.tables), now_ns=now_ns)
+        folder = plan_folder(self.data, pass_id)
+        buckets = planner.plan(list(known), PassClock(now_ns, now_ns, 0, 0, 0, 0, 0), folder, watch)
+        planner.publish(folder, pass_id=pass_id, watch=watch)
+        return {bucket.bucket.name: bucket for bucket in buckets}
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """An object processor beside the test."""
+        ended = Flag()
+
+        def work() -> None:
+            processor = self.object_processor()
+            while not ended.is_set():
+                processor.run_once(0.05)
+            processor.close()
+
+        thread = Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def finish(self) -> None:
+        """Carries out what is published."""
+        processor = self.object_processor()
+        while backlog(self.topics):
+            processor.run_once()
+        processor.close()
 
     def object_processor(self, per_second: float = 0) -> ObjectProcessor:
         executor = ThreadPoolExecutor(2)
@@ -126,10 +171,6 @@ class LifecyclePlace:
     def listed(self) -> list[tuple[str, str]]:
         return [(bucket.name, bucket.uid) for bucket in BucketList(self.tables).all()]
 
-    def publish(self, bucket: Bucket, *, now: float, **fields: str) -> None:
-        task = BucketTask("owner", bucket.name, bucket.uid, "pass", int(now * SECOND), **fields)
-        self.topics.append(BUCKET_TASKS_TOPIC, [Record(bucket.uid, task.to_bytes())])
-
     def values(self, topic: str) -> list[bytes]:
         bounds = enumerate(self.topics.bounds(topic))
         return [
@@ -137,9 +178,6 @@ class LifecyclePlace:
             for partition, (first, following) in bounds
             for message in (self.topics.read(topic, partition, first, following - first) if following > first else [])
         ]
-
-    def bucket_tasks(self) -> list[BucketTask]:
-        return [BucketTask.from_bytes(value) for value in self.values(BUCKET_TASKS_TOPIC)]
 
     def object_tasks(self) -> list[ObjectTask]:
         return [ObjectTask.from_bytes(value) for value in self.values(OBJECT_TASKS_TOPIC)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
 
 from tidegate.core.errors import Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.core.shards import SHARDS
+from tidegate.lifecycle.buckets.cursor_store import CursorStore
 from tidegate.lifecycle.passes.conductor import Conductor
-from tidegate.lifecycle.passes.listing_pass import ListingEngine
+from tidegate.lifecycle.passes.engines import open_engines
 from tidegate.lifecycle.passes.pass_lock import LOCK, PassLock
 from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
@@ -19,7 +23,7 @@ from tidegate.lifecycle.passes.pass_records import (
     PassStatus,
     new_pass_id,
 )
-from tidegate.lifecycle.topics import backlog
+from tidegate.lifecycle.passes.plan_files import PlanFiles
 
 ONE = 1_800_000_000.0  # a time at which 01:00 is some hours away
 
@@ -27,15 +31,6 @@ ONE = 1_800_000_000.0  # a time at which 01:00 is some hours away
 def order(now: float, bucket: str = "") -> PassOrder:
     now_ns = int(now * 1e9)
     return PassOrder(new_pass_id(now_ns), "request", now_ns, 0, bucket)
-
-
-def finish(place: LifecyclePlace) -> None:
-    bucket_processor, object_processor = place.bucket_processor(), place.object_processor()
-    while any(backlog(place.topics)):
-        bucket_processor.run_once()
-        object_processor.run_once()
-    bucket_processor.close()
-    object_processor.close()
 
 
 def test_an_interval_starts_the_first_round_at_once_and_each_next_in_time(place: LifecyclePlace) -> None:
@@ -74,15 +69,17 @@ def test_a_clock_that_was_set_back_does_not_stop_the_rounds(place: LifecyclePlac
     assert conductor.run_once(ONE - 4990) is not None
 
 
-def test_one_task_is_published_per_bucket_with_rules(place: LifecyclePlace) -> None:
-    place.pool()
-    photos, films = place.bucket("photos", rule_set(DAYS)), place.bucket("films", rule_set(DAYS))
+def test_a_pass_looks_after_the_buckets_with_rules(place: LifecyclePlace) -> None:
+    store = place.pool()
+    for name in ("photos", "films"):
+        place.bucket(name, rule_set(DAYS))
     place.bucket("plain")
-    report = place.conductor(interval_seconds=1).run_once(ONE)
+    store.put("a", ONE - 1000)
+    with place.working():
+        report = place.conductor(interval_seconds=1).run_once(ONE)
     assert report is not None and report.buckets == 2
-    tasks = {(task.bucket, task.bucket_uid, task.pass_id, task.now_ns, task.owner) for task in place.bucket_tasks()}
-    now_ns = int(ONE * 1e9)
-    assert tasks == {(bucket.name, bucket.uid, report.id, now_ns, "owner") for bucket in (photos, films)}
+    assert {detail.bucket for detail in report.details} == {"photos", "films"}
+    assert {record.task.pass_id for record in place.audits()} == {report.id}
 
 
 def test_entries_of_buckets_that_are_gone_are_dropped(place: LifecyclePlace) -> None:
@@ -91,18 +88,20 @@ def test_entries_of_buckets_that_are_gone_are_dropped(place: LifecyclePlace) -> 
     place.registry.delete_bucket("photos")
     report = place.conductor(interval_seconds=1).run_once(ONE)
     assert report is not None and report.buckets == 0
-    assert (place.listed(), place.bucket_tasks()) == ([], [])
+    assert place.listed() == []
 
 
 def test_a_round_is_skipped_while_the_last_pass_has_a_backlog(place: LifecyclePlace) -> None:
-    place.pool()
+    """Such as that of a pass whose process was killed."""
+    store = place.pool()
     place.bucket("photos", rule_set(DAYS))
+    store.put("a", ONE - 1000)
+    place.plan(now=ONE)
     conductor = place.conductor(interval_seconds=10)
-    assert conductor.run_once(ONE) is not None
     assert conductor.run_once(ONE + 10) is None
-    with pytest.raises(Conflict, match="1 listings and 0 actions"):
+    with pytest.raises(Conflict, match="1 actions of the last pass"):
         conductor.start(order(ONE + 11), "listing")
-    finish(place)
+    place.finish()
     assert conductor.run_once(ONE + 15) is None  # its round is used up
     assert conductor.run_once(ONE + 20) is not None
 
@@ -119,72 +118,65 @@ def test_a_round_is_skipped_while_somebody_holds_the_lock(place: LifecyclePlace)
 
 def test_the_report_of_a_pass_says_what_it_did_and_its_tasks_are_cleared_away(place: LifecyclePlace) -> None:
     store = place.pool()
-    place.bucket("photos", rule_set(DAYS))
+    bucket = place.bucket("photos", rule_set(DAYS))
     for key in ("a", "b"):
         store.put(key, ONE - 1000)
-    conductor = place.conductor(interval_seconds=10)
-    report = conductor.run_once(ONE)
-    assert report is not None
-    ListingEngine(place.tables, place.topics).between(ONE + 1)
-    finish(place)
-    ListingEngine(place.tables, place.topics).between(ONE + 5)
-    (ended,) = PassReports(place.tables).all()
-    assert (ended.id, ended.ended_ns, ended.outcomes) == (report.id, int((ONE + 5) * 1e9), {"DONE": 2})
-    assert (place.bucket_tasks(), place.object_tasks()) == ([], [])
+    with place.working():
+        report = place.conductor(interval_seconds=10).run_once(ONE)
+    assert report is not None and (report.status, report.planned, report.outcomes) == (PassStatus.OK, 2, {"DONE": 2})
+    assert PassReports(place.tables).all() == [report]
+    assert (place.object_tasks(), store.versions) == ([], {})
+    assert len(CursorStore(place.tables).load(bucket.uid)) == SHARDS
+    assert PassProgress.load(place.tables) is None
+
+
+def test_a_dry_run_by_listing_shows_the_plan_and_changes_nothing(place: LifecyclePlace) -> None:
+    store = place.pool()
+    bucket = place.bucket("photos", rule_set(DAYS))
+    store.put("a", ONE - 1000)
+    report = place.conductor().start(replace(order(ONE), dry_run=True), "listing")
+    assert (report.status, report.planned, report.outcomes, report.dry_run) == (PassStatus.OK, 1, {}, True)
+    assert [entry.key for entry in PlanFiles(place.data, report.id).first(10)] == ["a"]
+    assert (place.object_tasks(), CursorStore(place.tables).load(bucket.uid)) == ([], {})
+
+
+def test_a_store_that_refuses_blocks_its_bucket(place: LifecyclePlace) -> None:
+    store = place.pool()
+    bucket = place.bucket("photos", rule_set(DAYS))
+    store.put("a", ONE - 1000)
+    store.refused["a"] = "AccessDenied"
+    with place.working():
+        report = place.conductor().start(order(ONE), "listing")
+    assert (report.status, report.outcomes) == (PassStatus.BLOCKED, {"BLOCKED": 1})
+    assert len(CursorStore(place.tables).load(bucket.uid)) == SHARDS - 1
 
 
 def test_a_pass_for_one_bucket_leaves_the_others_alone(place: LifecyclePlace) -> None:
-    place.pool()
+    store = place.pool()
     place.bucket("photos", rule_set(DAYS))
     place.bucket("films", rule_set(DAYS))
     place.bucket("plain")
+    store.put("a", ONE - 1000)
     conductor = place.conductor()
     with pytest.raises(NotFound, match="plain"):
         conductor.start(order(ONE, "plain"), "listing")
-    conductor.start(order(ONE, "films"), "listing")
-    assert [task.bucket for task in place.bucket_tasks()] == ["films"]
+    with place.working():
+        conductor.start(order(ONE, "films"), "listing")
+    assert {record.task.bucket for record in place.audits()} == {"films"}
 
 
 def test_only_the_newest_reports_are_kept(place: LifecyclePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.lifecycle.passes.pass_records._MOST_REPORTS", 3)
     place.pool()
     place.bucket("photos", rule_set(DAYS))
-    conductor = place.conductor(interval_seconds=1)
-    ids = []
-    for number in range(5):
-        report = conductor.run_once(ONE + number)
-        assert report is not None
-        ids.append(report.id)
-        finish(place)
+    conductor = place.conductor()
+    ids = [conductor.start(order(ONE + number), "listing").id for number in range(5)]
     assert [report.id for report in PassReports(place.tables).all()] == ids[2:]
 
 
 def test_a_cron_expression_that_is_none_is_refused_at_the_start(place: LifecyclePlace) -> None:
     with pytest.raises(InvalidInput):
         place.conductor(cron="daily at one")
-
-
-def test_the_books_of_a_pass_are_closed_before_the_next_one_begins(place: LifecyclePlace) -> None:
-    place.pool()
-    place.bucket("photos", rule_set(DAYS))
-    conductor = place.conductor()
-    first = conductor.start(order(ONE), "listing")
-    finish(place)
-    second = conductor.start(order(ONE + 1), "listing")
-    reports = {report.id: report.ended_ns for report in PassReports(place.tables).all()}
-    assert reports == {first.id: int((ONE + 1) * 1e9), second.id: None}
-
-
-def test_closing_late_does_not_forget_the_pass_that_has_begun_meanwhile(place: LifecyclePlace) -> None:
-    place.pool()
-    place.bucket("photos", rule_set(DAYS))
-    first = place.conductor().start(order(ONE), "listing")
-    finish(place)
-    second = place.conductor().start(order(ONE + 1), "listing")
-    reports = PassReports(place.tables)
-    reports.end(first, first.ended(int((ONE + 2) * 1e9), PassStatus.OK))
-    running = reports.running()
-    assert running is not None and running.id == second.id
 
 
 def test_a_pass_that_is_asked_for_comes_before_the_rounds_and_takes_in_rules_that_were_just_put(
@@ -198,17 +190,17 @@ def test_a_pass_that_is_asked_for_comes_before_the_rounds_and_takes_in_rules_tha
     report = conductor.run_once(ONE)
     assert report is not None and (report.id, report.trigger, report.buckets) == (pass_id, "request", 1)
     assert requests.oldest() is None
-    assert [task.bucket for task in place.bucket_tasks()] == ["photos"]
 
 
 def test_a_request_waits_while_the_last_pass_is_at_work(place: LifecyclePlace) -> None:
-    place.pool()
+    store = place.pool()
     place.bucket("photos", rule_set(DAYS))
+    store.put("a", ONE - 1000)
     conductor, requests = place.conductor(interval_seconds=1000), PassRequests(place.tables)
-    assert conductor.run_once(ONE) is not None
+    place.plan(now=ONE)
     first, second = (requests.submit("photos", now=ONE + number) for number in (1, 2))
     assert conductor.run_once(ONE + 3) is None
-    finish(place)
+    place.finish()
     served = conductor.run_once(ONE + 4)
     assert served is not None and served.id == first
     waiting = requests.oldest()
@@ -216,20 +208,16 @@ def test_a_request_waits_while_the_last_pass_is_at_work(place: LifecyclePlace) -
 
 
 @pytest.mark.parametrize(
-    ("bucket", "dry_run", "engine", "problem"),
-    [
-        ("plain", False, "", "plain has no lifecycle rules"),
-        ("", True, "listing", "a dry run needs the engine spark"),
-        ("", False, "abacus", "no engine 'abacus'"),
-    ],
+    ("bucket", "engine", "problem"),
+    [("plain", "", "plain has no lifecycle rules"), ("", "abacus", "no engine 'abacus'")],
 )
 def test_a_request_that_cannot_be_served_is_answered_by_its_report(
-    place: LifecyclePlace, bucket: str, dry_run: bool, engine: str, problem: str
+    place: LifecyclePlace, bucket: str, engine: str, problem: str
 ) -> None:
     place.pool()
     place.bucket("plain")
     requests = PassRequests(place.tables)
-    pass_id = requests.submit(bucket, dry_run, engine=engine, now=ONE)
+    pass_id = requests.submit(bucket, engine=engine, now=ONE)
     place.conductor().run_once(ONE)
     report = PassReports(place.tables).get(pass_id)
     assert report is not None and report.status is PassStatus.FAILED
@@ -301,7 +289,8 @@ class _Failing:
 def test_no_pass_is_begun_without_space_and_its_round_comes_when_there_is_some(place: LifecyclePlace) -> None:
     lacking = ["there are 0 MiB left"]
     chosen = place.settings.model_copy(update={"cron": "0 * * * *"})
-    conductor = Conductor(place.tables, place.topics, chosen, {}, shortage=lambda: lacking[0])
+    engines = open_engines(place.around(), stop=place.stop)
+    conductor = Conductor(place.tables, place.topics, chosen, engines, shortage=lambda: lacking[0])
     lacking[0] = ""
     assert conductor.run_once(ONE) is None
     lacking[0] = "there are 0 MiB left"

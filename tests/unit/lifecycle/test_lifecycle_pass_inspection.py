@@ -117,17 +117,6 @@ def test_progress_counts_only_while_the_pass_holds_its_lock(inspector: PassInspe
     )
 
 
-def test_a_pass_of_the_listing_engine_runs_until_its_end_is_noted(
-    inspector: PassInspector, place: LifecyclePlace
-) -> None:
-    begun = report("p")
-    PassReports(place.tables).begin(begun)
-    running = inspector.current().running
-    assert running is not None and (running.id, running.stage) == ("p", "listing")
-    PassReports(place.tables).end(begun, begun.ended(9 * SECOND, PassStatus.OK))
-    assert inspector.current().running is None
-
-
 def test_waiting_ends_with_the_pass(inspector: PassInspector, place: LifecyclePlace) -> None:
     request = inspector.submit()
     seen: list[PassProgressView | None] = []

@@ -46,11 +46,7 @@ class Scene:
 
     def plan(self) -> None:
         """Lists the bucket and publishes what is due; nothing is carried out yet."""
-        self.place.publish(self.bucket, now=OLD + 10_000)
-        processor = self.place.bucket_processor()
-        while backlog(self.place.topics)[0]:
-            processor.run_once()
-        processor.close()
+        self.place.plan(now=OLD + 10_000)
         self.store.requests.clear()
 
     def act(self) -> None:
@@ -102,7 +98,7 @@ def test_what_the_rules_no_longer_ask_for_is_not_deleted(make: Callable[[str], S
     assert len(scene.store.versions) == 20 and scene.deletes() == []
     reason = "tags changed" if later == rule_set(TAGGED) else "rule changed"
     assert scene.outcomes() == {(Outcome.NOOP_RESOLVED, reason)}
-    assert len(scene.place.audits()) == 20 and backlog(scene.place.topics) == (0, 0)
+    assert len(scene.place.audits()) == 20 and backlog(scene.place.topics) == 0
 
 
 def test_without_tags_in_the_rule_the_store_is_asked_nothing(make: Callable[[str], Scene]) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from lifecycle_place import DAYS, LOG, LifecyclePlace, rule_set
 
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, BUCKET_TASKS_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.lifecycle.retention import Retention
-from tidegate.lifecycle.topics import BUCKET_GROUP, OBJECT_GROUP, POPULATOR_GROUP
+from tidegate.lifecycle.topics import OBJECT_GROUP, POPULATOR_GROUP
 from tidegate.pipeline.log import manifest
 from tidegate.pipeline.log.manifest import Manifest
 from tidegate.ports import Record
@@ -108,10 +109,17 @@ def test_finished_tasks_go_and_others_stay_until_their_limit(
     read_all(place, OBJECT_TASKS_TOPIC, OBJECT_GROUP)
     keeper.run_once(time.time())
     assert held(place, OBJECT_TASKS_TOPIC) == 0
-    append(place, BUCKET_TASKS_TOPIC, 3)
+    append(place, OBJECT_TASKS_TOPIC, 3)
     keeper.run_once(time.time() + 31 * DAY)
-    assert held(place, BUCKET_TASKS_TOPIC) == 0 and "are dropped" in caplog.text
-    read_all(place, BUCKET_TASKS_TOPIC, BUCKET_GROUP)
+    assert held(place, OBJECT_TASKS_TOPIC) == 0 and "are dropped" in caplog.text
+
+
+def test_what_was_handed_over_long_ago_goes(place: LifecyclePlace, tmp_path: Path) -> None:
+    append(place, DATA_MOVER_TOPIC, 3)
+    retention(place, tmp_path).run_once(time.time() + 29 * DAY)
+    assert held(place, DATA_MOVER_TOPIC) == 3
+    retention(place, tmp_path).run_once(time.time() + 31 * DAY)
+    assert held(place, DATA_MOVER_TOPIC) == 0
 
 
 def test_dead_letters_of_every_topic_go_after_their_days(place: LifecyclePlace, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event as Flag
 from typing import Any
 
@@ -24,8 +24,11 @@ from tidegate.lease import KeptLease
 from tidegate.lifecycle.acting.stop_switch import StopSwitch
 from tidegate.lifecycle.buckets.bucket_list import chosen
 from tidegate.lifecycle.buckets.cursor_store import CursorStore
-from tidegate.lifecycle.passes.bucket_work import BucketOutcome, PassClock, work_in
+from tidegate.lifecycle.passes.bucket_pass import PassClock
+from tidegate.lifecycle.passes.bucket_reading import read_buckets
 from tidegate.lifecycle.passes.conductor import Conductor
+from tidegate.lifecycle.passes.engine import PassEngine
+from tidegate.lifecycle.passes.engines import open_engines
 from tidegate.lifecycle.passes.pass_lock import PassLock
 from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
@@ -35,11 +38,8 @@ from tidegate.lifecycle.passes.pass_records import (
     PassStatus,
     new_pass_id,
 )
-from tidegate.lifecycle.passes.snapshot import take_snapshot
-from tidegate.lifecycle.passes.spark_engine import SparkEngine
 from tidegate.lifecycle.topics import backlog
 from tidegate.ports import Record
-from tidegate.settings import Settings
 
 SECOND = 1_000_000_000
 DAY = 100 * SECOND
@@ -53,17 +53,12 @@ class Scene:
     place: LifecyclePlace
     store: MemoryStore
     bucket: Bucket
-    data: Path
     stop: Flag
 
-    def engine(self, **lifecycle: Any) -> SparkEngine:
-        settings = Settings(lifecycle=self.place.settings.model_dump() | {"engine": "spark"} | lifecycle)
-        stores = self.place.open_stores()
-        return SparkEngine(
-            self.place.tables, self.place.topics, stores, settings, self.data, "http://127.0.0.1:1", stop=self.stop
-        )
+    def engine(self, **lifecycle: Any) -> PassEngine:
+        return open_engines(self.place.around(engine="spark", **lifecycle), stop=self.stop)["spark"]
 
-    def run(self, engine: SparkEngine, now: int, *, trigger: str = "schedule", dry_run: bool = False) -> PassReport:
+    def run(self, engine: PassEngine, now: int, *, trigger: str = "schedule", dry_run: bool = False) -> PassReport:
         order = PassOrder(new_pass_id(now), trigger, now, SECOND, dry_run=dry_run)
         lock = PassLock(self.place.tables, seconds=60)
         assert lock.try_acquire()
@@ -85,11 +80,11 @@ class Scene:
 
 
 @pytest.fixture
-def scene(place: LifecyclePlace, tmp_path: Path) -> Scene:
+def scene(place: LifecyclePlace) -> Scene:
     store = place.pool()
     bucket = place.bucket("photos", rule_set(DAYS))
     place.tables.put(BucketState.PREFIX + bucket.uid, BucketState("Off").to_json())
-    scene = Scene(place, store, bucket, tmp_path, Flag())
+    scene = Scene(place, store, bucket, Flag())
     walked(scene, START)
     scene.put("old", START + SECOND)
     scene.put("new", START + 2 * DAY)
@@ -99,32 +94,15 @@ def scene(place: LifecyclePlace, tmp_path: Path) -> Scene:
 def walked(scene: Scene, now: int) -> None:
     """As a cold start leaves the cursors, without a store that could be listed."""
     place = scene.place
-    (bucket,) = take_snapshot(
-        place.tables, place.open_stores(), place.settings, chosen(place.tables), now_ns=now
-    ).buckets
-    work = work_in(bucket, PassClock(now, now, 0, 0, 0, 0, 0))
-    CursorStore(place.tables).save(work.uid, work.cursors_after(BucketOutcome(), is_stuck=False))
+    (bucket,) = read_buckets(place.tables, place.open_stores(), place.settings, chosen(place.tables), now_ns=now)
+    CursorStore(place.tables).save(bucket.uid, bucket.divided(PassClock(now, now, 0, 0, 0, 0, 0)).cursors_after())
 
 
 @pytest.fixture
 def working(scene: Scene) -> Iterator[Callable[[], None]]:
     """Starts an object processor beside the test."""
-    threads: list[threading.Thread] = []
-    ended = Flag()
-
-    def work() -> None:
-        processor = scene.place.object_processor()
-        while not ended.is_set():
-            processor.run_once(0.05)
-
-    def start() -> None:
-        threads.append(threading.Thread(target=work))
-        threads[-1].start()
-
-    yield start
-    ended.set()
-    for thread in threads:
-        thread.join()
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(scene.place.working())
 
 
 def test_a_pass_does_what_is_due_and_moves_the_cursors(
@@ -141,7 +119,7 @@ def test_a_pass_does_what_is_due_and_moves_the_cursors(
     assert scene.frontiers() == {START + 2 * DAY + SECOND}
     assert PassReports(scene.place.tables).get(report.id) == report
     assert PassProgress.load(scene.place.tables) is None
-    assert backlog(scene.place.topics) == (0, 0) and scene.place.object_tasks() == []
+    assert backlog(scene.place.topics) == 0 and scene.place.object_tasks() == []
     (line,) = [record.getMessage() for record in caplog.records if "daily_run" in record.getMessage()]
     assert line.startswith("daily_run: status=ok shards=16 errors=0 ") and "cursor_lag_max=0s" in line
     # Passes in which nothing happens follow each other without a trace.
@@ -151,7 +129,7 @@ def test_a_pass_does_what_is_due_and_moves_the_cursors(
 
 
 @pytest.fixture
-def engine_with_late_event(spark: SparkSession, scene: Scene, working: Callable[[], None]) -> SparkEngine:
+def engine_with_late_event(spark: SparkSession, scene: Scene, working: Callable[[], None]) -> PassEngine:
     """After a pass, an event comes that is older than what the pass settled."""
     working()
     engine = scene.engine()
@@ -160,7 +138,7 @@ def engine_with_late_event(spark: SparkSession, scene: Scene, working: Callable[
     return engine
 
 
-def test_an_event_that_comes_after_its_time_is_not_missed(scene: Scene, engine_with_late_event: SparkEngine) -> None:
+def test_an_event_that_comes_after_its_time_is_not_missed(scene: Scene, engine_with_late_event: PassEngine) -> None:
     engine = engine_with_late_event
     report = scene.run(engine, START + 2 * DAY + 2 * SECOND)
     # What is gone already is looked for, too: this store keeps no log that would tell of it.
@@ -170,7 +148,7 @@ def test_an_event_that_comes_after_its_time_is_not_missed(scene: Scene, engine_w
 
 
 def test_late_events_are_looked_for_though_the_pass_that_landed_them_did_not_end(
-    scene: Scene, engine_with_late_event: SparkEngine
+    scene: Scene, engine_with_late_event: PassEngine
 ) -> None:
     engine = engine_with_late_event
     scene.run(engine, START + 2 * DAY + 2 * SECOND, trigger="request", dry_run=True)
@@ -183,7 +161,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(spark: SparkSession, scene
     before = scene.frontiers()
     report = scene.run(scene.engine(), START + 2 * DAY + SECOND, trigger="request", dry_run=True)
     assert (report.status, report.planned, report.outcomes, report.dry_run) == (PassStatus.OK, 1, {}, True)
-    assert list((scene.data / "passes" / report.id / "plan").glob("*.parquet"))
+    assert list((scene.place.data / "passes" / report.id / "plan").glob("*.parquet"))
     assert (scene.frontiers(), scene.place.object_tasks(), scene.keys()) == (before, [], {"old", "new"})
 
 
@@ -195,7 +173,7 @@ def test_when_its_time_is_over_a_pass_ends_and_the_next_goes_on(
     assert (report.status, scene.frontiers()) == (PassStatus.TIMEOUT, before)
     assert "longer than" in report.problem
     working()
-    while backlog(scene.place.topics)[1]:
+    while backlog(scene.place.topics):
         time.sleep(0.05)
     later = scene.run(scene.engine(), START + 2 * DAY + 2 * SECOND)
     assert (later.status, scene.keys()) == (PassStatus.OK, {"new"})
@@ -230,7 +208,7 @@ def test_a_pass_that_an_operator_stops_leaves_the_cursors_and_what_it_published_
     switch = StopSwitch(scene.place.tables, scene.place.topics)
 
     def stop_while_acting() -> None:
-        while not backlog(scene.place.topics)[1]:
+        while not backlog(scene.place.topics):
             time.sleep(0.02)
         switch.stop(now_ns=1)
 
@@ -242,7 +220,7 @@ def test_a_pass_that_an_operator_stops_leaves_the_cursors_and_what_it_published_
     assert "lifecycle was stopped" in report.problem
     switch.resume(now_ns=2)
     working()
-    while backlog(scene.place.topics)[1]:
+    while backlog(scene.place.topics):
         time.sleep(0.05)
     assert scene.keys() == {"old", "new"}
     assert [record.outcome for record in scene.place.audits()] == [Outcome.STOPPED]
@@ -269,7 +247,7 @@ def test_a_rule_that_is_taken_back_and_put_again_during_a_pass_loses_no_deletion
     assert rules is not None
 
     def take_back() -> None:
-        while not backlog(scene.place.topics)[1]:
+        while not backlog(scene.place.topics):
             time.sleep(0.02)
         scene.place.tables.put(key, rule_set(DAYS.replace(">1<", ">99999999<")).to_json())
         working()

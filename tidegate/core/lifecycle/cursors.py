@@ -142,6 +142,12 @@ def plan_shard(cursor: Cursor | None, parts: Partition, clock: Clock, *, walker_
     return ShardPlan(None, Walk.STEADY if walks else Walk.NONE, replays, cursor.frontier_ns, until_ns)
 
 
+def whole_walk(clock: Clock) -> ShardPlan:
+    """For a pass that walks for every action in any case, without a log. Its frontier is as far as a full walk's."""
+    until_ns = min(clock.reach_ns, clock.now_ns - LISTED_LATE_NS)
+    return ShardPlan(None, Walk.RECOVERY, replays=False, after_ns=until_ns, until_ns=until_ns)
+
+
 def recovery(cursor: Cursor | None, parts: Partition, clock: Clock) -> Recovery | None:
     """The last one: an event that would become due after the frontier may have left the log already."""
     if cursor is None:

@@ -1,4 +1,4 @@
-"""The messages between the roles of lifecycle: tasks for buckets and objects, outcomes, and the audit trail.
+"""The messages between the roles of lifecycle: tasks for objects, outcomes, and the audit trail.
 
 The shape (`action`, `target`, `details`) is Backbeat's; Tidegate adds to `details` what a worker needs to act
 conditionally and what an operator needs to understand it.
@@ -17,10 +17,8 @@ from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.decide import Planned
 from tidegate.core.lifecycle.rules import ActionKind
 
-BUCKET_TASKS_TOPIC = "backbeat-lifecycle-bucket-tasks"
 OBJECT_TASKS_TOPIC = "backbeat-lifecycle-object-tasks"
 AUDIT_TOPIC = "lifecycle-audit"
-PROCESS_OBJECTS = "processObjects"
 
 
 class Outcome(StrEnum):
@@ -48,33 +46,6 @@ class Stale(StrEnum):
     RULE = "rule changed"
     TAGS = "tags changed"
     NEWER = "newer versions gone"
-
-
-@dataclass(frozen=True, slots=True)
-class BucketTask:
-    """Lists one stretch of a bucket. The markers say where an earlier task ended; all empty: from the beginning."""
-
-    owner: str
-    bucket: str
-    bucket_uid: str
-    pass_id: str
-    now_ns: int
-    prefix: str = ""
-    key_marker: str = ""
-    version_id_marker: str = ""
-    upload_id_marker: str = ""
-    marker: str = ""
-
-    def to_bytes(self) -> bytes:
-        details = _present(self, _BUCKET_DETAILS)
-        return _message(PROCESS_OBJECTS, {"owner": self.owner, "bucket": self.bucket}, details)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        action, values = _values(data, {"owner": "owner", "bucket": "bucket"}, _BUCKET_DETAILS)
-        if action != PROCESS_OBJECTS:
-            raise InvalidInput(f"not a bucket task: its action is {action!r}")
-        return _built(cls, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,22 +194,10 @@ class Ended(NamedTuple):
 
 _STALE = frozenset(Stale)
 _Task = TypeVar("_Task")
-_REQUIRED: dict[type, frozenset[str]] = {
-    cls: frozenset(field.name for field in fields(cls) if field.default is MISSING) for cls in (BucketTask, ObjectTask)
-}
+_REQUIRED = frozenset(field.name for field in fields(ObjectTask) if field.default is MISSING)
 _compact_json = json.JSONEncoder(separators=(",", ":")).encode
 
 # Names in the messages, and those of the fields here.
-_BUCKET_DETAILS = {
-    "bucketUid": "bucket_uid",
-    "passId": "pass_id",
-    "nowNs": "now_ns",
-    "prefix": "prefix",
-    "keyMarker": "key_marker",
-    "versionIdMarker": "version_id_marker",
-    "uploadIdMarker": "upload_id_marker",
-    "marker": "marker",
-}
 _OBJECT_TARGET = {"owner": "owner", "bucket": "bucket", "key": "key", "version": "version_id"}
 _OBJECT_DETAILS = {
     "bucketUid": "bucket_uid",
@@ -258,13 +217,12 @@ _OBJECT_DETAILS = {
 }
 
 
-def _present(task: BucketTask | ObjectTask, names: Mapping[str, str]) -> dict[str, Any]:
+def _present(task: ObjectTask, names: Mapping[str, str]) -> dict[str, Any]:
     """The details that are set; optional ones that are not are left out, as in the original messages."""
-    required = _REQUIRED[type(task)]
     details = {}
     for written, name in names.items():
         value = getattr(task, name)
-        if name in required or (value != "" and value is not None):
+        if name in _REQUIRED or (value != "" and value is not None):
             details[written] = value
     return details
 

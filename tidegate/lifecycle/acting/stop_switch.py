@@ -9,14 +9,12 @@ from collections.abc import Callable
 from tidegate.core.errors import NotFound
 from tidegate.core.lifecycle.routes import TASK_TOPICS
 from tidegate.core.lifecycle.stops import EVERYTHING, Ends, Stops
-from tidegate.core.lifecycle.tasks import BUCKET_TASKS_TOPIC
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.topics import WORKERS, create_topics
 from tidegate.ports import Tables, Topics
 from tidegate.workers.rate import Members
 
 STOPS = "lifecycle/stops"
-_TOPICS = (BUCKET_TASKS_TOPIC, *TASK_TOPICS)
 _LOOK_SECONDS = 0.25
 
 
@@ -84,10 +82,10 @@ class StopSwitch:
                 return wanted
 
     def _ends(self) -> Ends:
-        return {topic: [following for _, following in self._topics.bounds(topic)] for topic in _TOPICS}
+        return {topic: [following for _, following in self._topics.bounds(topic)] for topic in TASK_TOPICS}
 
     def _begins(self) -> Ends:
-        return {topic: [first for first, _ in self._topics.bounds(topic)] for topic in _TOPICS}
+        return {topic: [first for first, _ in self._topics.bounds(topic)] for topic in TASK_TOPICS}
 
     def _uid(self, bucket: str) -> str:
         text = self._tables.get(Bucket.PREFIX + bucket)

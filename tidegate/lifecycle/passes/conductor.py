@@ -22,7 +22,6 @@ from tidegate.lifecycle.acting.stop_switch import read_stops
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket, chosen, reconcile
 from tidegate.lifecycle.buckets.time_scale import interval_seconds
 from tidegate.lifecycle.passes.clock_guard import ClockGuard
-from tidegate.lifecycle.passes.listing_pass import ListingEngine
 from tidegate.lifecycle.passes.pass_lock import PassLock
 from tidegate.lifecycle.passes.pass_records import (
     PassOrder,
@@ -47,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """Carries out a pass, or starts it. Its report says how that went, or will."""
+    """Carries out a pass. Its report says how that went."""
 
     def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLease) -> PassReport: ...
 
@@ -56,7 +55,7 @@ class Engine(Protocol):
 
 
 class Conductor:
-    """`engines` are those there are beside the listing engine, by name. `shortage` says where there is too little disk
+    """`engines` are by name. `shortage` says where there is too little disk
     space for a pass, if so: then none is begun, and one that failed is tried once more."""
 
     def __init__(
@@ -77,8 +76,7 @@ class Conductor:
         self._reports = PassReports(tables)
         self._requests = PassRequests(tables)
         self._clock = ClockGuard(tables, settings)
-        self._listing = ListingEngine(tables, topics)
-        self._engines: dict[str, Engine] = {"listing": self._listing, **engines}
+        self._engines = engines
 
     def run_forever(self, stop: Flag) -> None:
         while not stop.is_set():
@@ -86,8 +84,7 @@ class Conductor:
             stop.wait(_LOOK_SECONDS)
 
     def run_once(self, now: float) -> PassReport | None:
-        """Closes the books of a pass that has come to its end, and starts one if it was asked for or its time has
-        come."""
+        """Runs a pass if one was asked for or its time has come."""
         for engine in self._engines.values():
             engine.between(now)
         self._look_for_killed(now)
@@ -118,11 +115,10 @@ class Conductor:
             raise Conflict("a pass is running")
         with KeptLease(lock, seconds=_LOCK_SECONDS) as kept:
             self._close_interrupted(order.now_ns)
-            listings, actions = backlog(self._topics)
-            if listings or actions:
+            actions = backlog(self._topics)
+            if actions:
                 metrics.LIFECYCLE_ROUNDS.labels("skipped-backlog").inc()
-                raise Conflict(f"{listings} listings and {actions} actions of the last pass are not finished")
-            self._listing.between(order.now_ns / 1e9)
+                raise Conflict(f"{actions} actions of the last pass are not finished")
             if engine not in self._engines:
                 raise InvalidInput(f"there is no engine {engine!r}; there are {', '.join(sorted(self._engines))}")
             if order.is_requested:

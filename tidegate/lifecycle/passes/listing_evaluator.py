@@ -5,14 +5,15 @@ Tags and locks, which listings do not show, are asked for only where a decision 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 
 from tidegate.core.errors import NotFound
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.assess import BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.decide import Planned, decide
-from tidegate.core.lifecycle.rules import Filter, RuleSet
+from tidegate.core.lifecycle.rules import Filter, RuleAction, RuleSet
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning, placed
 from tidegate.core.listings import ListedUpload, ListedVersion, latest_moment_ns
 from tidegate.ports import Store
@@ -124,14 +125,14 @@ def upload_of(entry: ListedUpload) -> Upload:
     return Upload(entry.upload_id, latest_moment_ns(entry.started))
 
 
-def is_to_be_done(planned: Planned) -> bool:
-    """What is held waits, and transitions are not carried out yet."""
-    return planned.hold is None and planned.effect is not Effect.TRANSITION
-
-
 def is_locked(planned: Planned) -> bool:
     return planned.hold is Hold.OBJECT_LOCK
 
 
 def without_tags(rule_filter: Filter) -> Filter:
     return replace(rule_filter, tags=())
+
+
+def common_prefix(pairs: Iterable[RuleAction]) -> str:
+    """Only what some action can match is listed. Prefixes are of characters, not of folders."""
+    return commonprefix([pair.rule.filter.prefix or "" for pair in pairs])  # noqa: RUF071

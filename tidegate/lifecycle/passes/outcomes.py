@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
 from tidegate.core.shards import shard
-from tidegate.lifecycle.passes.bucket_work import BucketOutcome
+from tidegate.lifecycle.passes.bucket_pass import BucketOutcome
 from tidegate.ports import Topics
 
 _PAGE = 1000
@@ -40,10 +40,7 @@ class OutcomeTracker:
 
     def of(self, bucket_uid: str) -> BucketOutcome:
         tally = self._buckets.get(bucket_uid)
-        return tally.ending() if tally is not None else BucketOutcome()
-
-    def count(self, bucket_uid: str) -> int:
-        return sum(self.of(bucket_uid).outcomes.values())
+        return tally.outcome() if tally is not None else BucketOutcome()
 
     def _take_in(self, ended: Ended) -> None:
         if ended.pass_id == self._pass_id:
@@ -65,5 +62,5 @@ class _Tally:
         elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:
             self._revisited.add(shard(ended.bucket, ended.key))
 
-    def ending(self) -> BucketOutcome:
+    def outcome(self) -> BucketOutcome:
         return BucketOutcome(dict(self._outcomes), dict(self._unsettled), frozenset(self._revisited))

@@ -9,7 +9,7 @@ from tidegate import metrics
 from tidegate.core.lifecycle.cursors import Cursor
 from tidegate.core.lifecycle.heartbeat import greatest_lag_ns, greatest_walk_age_ns, heartbeat
 from tidegate.core.shards import SHARDS
-from tidegate.lifecycle.passes.bucket_work import lag_seconds
+from tidegate.lifecycle.passes.bucket_pass import lag_seconds
 from tidegate.lifecycle.passes.pass_records import PassReport, PassStatus
 
 logger = logging.getLogger(__name__)

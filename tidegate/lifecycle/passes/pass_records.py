@@ -18,7 +18,6 @@ from tidegate.ports import Tables
 REPORTS = "lifecycle/passes/"
 REQUESTS = "lifecycle/requests/"
 PROGRESS = "lifecycle/progress"
-_LISTING = "lifecycle/listing-pass"
 _MOST_REPORTS = 500
 
 Stage = Literal["starting", "landing", "planning", "publishing", "acting", "settling"]
@@ -237,23 +236,6 @@ class PassReports:
         """Keeps the newest."""
         for pass_id in self.ids()[:-_MOST_REPORTS]:
             self.remove(pass_id)
-
-    def begin(self, report: PassReport) -> None:
-        """Of the listing engine, whose passes run without anybody who waits for their end."""
-        self.put(report)
-        self._tables.put(_LISTING, report.to_json())
-        self.prune()
-
-    def running(self) -> PassReport | None:
-        """The pass of the listing engine whose end was not noted down yet."""
-        text = self._tables.get(_LISTING)
-        return PassReport.from_json(text) if text is not None else None
-
-    def end(self, begun: PassReport, ended: PassReport) -> None:
-        """Of the listing engine."""
-        self.put(ended)
-        # The next pass may have begun already.
-        self._tables.compare_and_set(_LISTING, begun.to_json(), None)
 
 
 def new_pass_id(now_ns: int) -> str:

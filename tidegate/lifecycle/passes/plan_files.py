@@ -10,12 +10,18 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from tidegate.core.errors import Unavailable
-from tidegate.lifecycle.passes.spark_engine import PLAN, PLANS
 from tidegate.lifecycle.queries.moments import moment_of
 
+PLANS = "passes"
+PLAN = "plan"
 _SUMMED = ("bucket", "rule_id", "kind", "effect", "hold")
 _SHOWN = ("bucket", "key", "version_id", "upload_id", "effect", "kind", "rule_id", "hold", "due_ns", "size")
 _BATCH_ROWS = 65536
+
+
+def plan_folder(data: Path, pass_id: str) -> Path:
+    """Where the plan of a pass lies; `data` is the data directory."""
+    return data / PLANS / pass_id / PLAN
 
 
 class PlannedActions(BaseModel):
@@ -46,10 +52,10 @@ class PlanEntry(BaseModel):
 
 
 class PlanFiles:
-    """`data` is the data directory. A pass that planned nothing has no files."""
+    """A pass that planned nothing has no files."""
 
     def __init__(self, data: Path, pass_id: str) -> None:
-        self._folder = data / PLANS / pass_id / PLAN
+        self._folder = plan_folder(data, pass_id)
 
     def sums(self) -> list[PlannedActions]:
         import pyarrow as pa  # only here: it takes long to load, and few commands need it

@@ -35,7 +35,6 @@ class LifecycleStateView(BaseModel):
     stopped_buckets: list[StoppedBucketView] = Field(description="Buckets that an operator has stopped by themselves.")
     clock_problems: dict[str, str] = Field(description="By machine, why no pass goes by its clock.")
     clock_seen: datetime | None = Field(description="The newest time that a conductor has shown and that is believed.")
-    queued_listings: int
     queued_actions: int
 
 
@@ -47,7 +46,6 @@ class LifecycleControl:
 
     def state(self) -> LifecycleStateView:
         create_topics(self.topics)
-        listings, actions = backlog(self.topics)
         stops = read_stops(self.tables)
         since = {stop.bucket: moment_of(stop.since_ns) for stop in stops.of.values() if stop.is_stopped}
         seen_ns = self._guard().seen_ns()
@@ -58,8 +56,7 @@ class LifecycleControl:
             stopped_buckets=[StoppedBucketView(bucket=name, since=since[name]) for name in sorted(since)],
             clock_problems=clock_problems(self.tables),
             clock_seen=moment_of(seen_ns) if seen_ns is not None else None,
-            queued_listings=listings,
-            queued_actions=actions,
+            queued_actions=backlog(self.topics),
         )
 
     def stop(self, bucket: str = "") -> LifecycleStateView:

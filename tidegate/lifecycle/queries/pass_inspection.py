@@ -175,13 +175,7 @@ class PassInspector:
         progress = PassProgress.load(self.tables)
         if progress is not None and self.tables.get(LOCK) is not None:
             return _view_progress(progress)
-        listing = PassReports(self.tables).running()
-        if listing is None:
-            return None
-        since = moment_of(listing.now_ns)
-        return PassProgressView(
-            id=listing.id, stage="listing", since=since, planned=0, finished=0, buckets=listing.buckets
-        )
+        return None
 
 
 def view_pass(report: PassReport) -> PassView:

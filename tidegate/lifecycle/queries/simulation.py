@@ -20,8 +20,13 @@ from tidegate.core.lifecycle.matching import matches
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.subjects import Upload, Version
 from tidegate.core.listings import ListedVersion
-from tidegate.lifecycle.passes.bucket_listing import common_prefix
-from tidegate.lifecycle.passes.listing_evaluator import ListingEvaluator, upload_of, version_of, without_tags
+from tidegate.lifecycle.passes.listing_evaluator import (
+    ListingEvaluator,
+    common_prefix,
+    upload_of,
+    version_of,
+    without_tags,
+)
 from tidegate.lifecycle.queries.moments import moment_of
 from tidegate.walking import UNSHOWABLE, stretches, upload_pages
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from tidegate.core.errors import Unavailable
 from tidegate.pipeline.log.log_table import LogTable
 from tidegate.pipeline.plan.actions import RuledBucket, ScopedAction
+from tidegate.pipeline.plan.bucket_plan import BucketPlan
 from tidegate.pipeline.plan.frontier import Frontier
 from tidegate.pipeline.plan.replay import Replayer
 from tidegate.pipeline.plan.task_publishing import read_plan
@@ -39,17 +40,6 @@ class Replayed:
     bucket: RuledBucket
     after_ns: dict[int, int]
     place: WalkedBucket
-
-
-@dataclass(frozen=True, slots=True)
-class BucketPlan:
-    """What the plan holds for a bucket: actions by kind and their bytes, and by reason those that must wait."""
-
-    planned: Mapping[str, int] = field(default_factory=dict)
-    held: Mapping[str, int] = field(default_factory=dict)
-    bytes: int = 0
-    unresolved_keys: int = 0
-    problem: str = ""
 
 
 def make_plan(

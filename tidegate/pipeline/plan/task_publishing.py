@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables, open_topics
+from tidegate.pipeline.plan.bucket_plan import Published
 from tidegate.pipeline.plan.evaluate import PLAN_SCHEMA
 from tidegate.pipeline.plan.handed_over import HandedOver
-from tidegate.pipeline.plan.task_writer import Published, TaskWriter
+from tidegate.pipeline.plan.task_writer import TaskWriter
 from tidegate.settings import Settings
 
 _COUNTS = "bucket_uid string, is_handed_over boolean, tasks long"

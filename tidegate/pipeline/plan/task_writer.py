@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +11,7 @@ import pyarrow.compute as pc
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.routes import ROUTES, Route
 from tidegate.core.lifecycle.tasks import ObjectTask
+from tidegate.pipeline.plan.bucket_plan import Published
 from tidegate.pipeline.plan.handed_over import HandedOver
 from tidegate.ports import Record, Topics
 
@@ -20,23 +19,6 @@ _APPEND_RECORDS = 1000
 # Tasks as messages: `key` is that of the record, and tells neighbours in a bucket.
 TASKS = pa.schema([("bucket_uid", pa.string()), ("effect", pa.string()), ("key", pa.string()), ("value", pa.string())])
 COUNTS = pa.schema([("bucket_uid", pa.string()), ("is_handed_over", pa.bool_()), ("tasks", pa.int64())])
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """By bucket uid: how many tasks the pass waits for, and how many others have under way, from this or an earlier
-    pass."""
-
-    awaited: Counter[str] = field(default_factory=Counter)
-    handed_over: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def total(self) -> int:
-        return self.awaited.total()
-
-    def add(self, counts: pa.RecordBatch) -> None:
-        for row in counts.to_pylist():
-            (self.handed_over if row["is_handed_over"] else self.awaited)[row["bucket_uid"]] += row["tasks"]
 
 
 class TaskWriter:

@@ -15,17 +15,14 @@ from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.subjects import Upload
 from tidegate.core.lifecycle.tasks import (
-    BUCKET_TASKS_TOPIC,
     OBJECT_TASKS_TOPIC,
     AuditRecord,
-    BucketTask,
     Ended,
     ObjectTask,
     Outcome,
     Stale,
 )
 
-BUCKET_TASK = BucketTask("alice", "b", "u1", "pass-1", MIDNIGHT)
 OBJECT_TASK = ObjectTask(
     effect=Effect.DELETE,
     owner="alice",
@@ -49,25 +46,7 @@ texts = st.text(max_size=8)
 
 
 def test_topics_have_their_names():
-    assert BUCKET_TASKS_TOPIC == "backbeat-lifecycle-bucket-tasks"
     assert OBJECT_TASKS_TOPIC == "backbeat-lifecycle-object-tasks"
-
-
-def test_a_bucket_task_has_the_published_shape():
-    assert json.loads(BUCKET_TASK.to_bytes()) == {
-        "action": "processObjects",
-        "target": {"owner": "alice", "bucket": "b"},
-        "details": {"bucketUid": "u1", "passId": "pass-1", "nowNs": MIDNIGHT},
-    }
-    going_on = replace(BUCKET_TASK, prefix="p", key_marker="k", version_id_marker="v", upload_id_marker="u", marker="m")
-    details = json.loads(going_on.to_bytes())["details"]
-    assert {name: details[name] for name in ("prefix", "keyMarker", "versionIdMarker", "uploadIdMarker", "marker")} == {
-        "prefix": "p",
-        "keyMarker": "k",
-        "versionIdMarker": "v",
-        "uploadIdMarker": "u",
-        "marker": "m",
-    }
 
 
 def test_an_object_task_has_the_published_shape_with_the_identity_and_the_reason():
@@ -89,12 +68,6 @@ def test_an_object_task_has_the_published_shape_with_the_identity_and_the_reason
             "size": 0,
         },
     }
-
-
-@given(texts, texts, texts, texts, texts)
-def test_a_bucket_task_is_read_as_it_was_written(owner, bucket, pass_id, key_marker, marker):
-    task = BucketTask(owner, bucket, "", pass_id, 0, key_marker=key_marker, marker=marker)
-    assert BucketTask.from_bytes(task.to_bytes()) == task
 
 
 @given(texts, texts, texts, st.none() | st.integers(0, 2**60), st.sampled_from(Effect), st.sampled_from(ActionKind))
@@ -129,16 +102,9 @@ def test_details_of_a_newer_version_are_ignored():
     "data", [b"", b"\xff", b"[]", b"7", b"{}", b'{"action":"deleteObject","target":{},"details":{}}', b'{"target":[]}']
 )
 def test_what_is_no_task_is_refused(data):
-    for read in (BucketTask.from_bytes, ObjectTask.from_bytes, AuditRecord.from_json, Ended.from_json):
+    for read in (ObjectTask.from_bytes, AuditRecord.from_json, Ended.from_json):
         with pytest.raises(InvalidInput):
             read(data)
-
-
-def test_one_kind_of_task_is_not_read_as_the_other():
-    with pytest.raises(InvalidInput):
-        BucketTask.from_bytes(OBJECT_TASK.to_bytes())
-    with pytest.raises(InvalidInput):
-        ObjectTask.from_bytes(BUCKET_TASK.to_bytes())
 
 
 def test_only_settled_outcomes_let_a_cursor_move_on():

@@ -17,9 +17,10 @@ from tidegate.core.shards import SHARDS, shard
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.buckets.bucket_list import BucketList, ListedBucket
 from tidegate.lifecycle.buckets.cursor_store import CursorStore
-from tidegate.lifecycle.passes.bucket_work import BucketOutcome, BucketWork, PassClock, depends_on_changes, work_in
+from tidegate.lifecycle.passes.bucket_pass import BucketOutcome, BucketPass, PassClock
+from tidegate.lifecycle.passes.bucket_reading import read_buckets
 from tidegate.lifecycle.passes.outcomes import OutcomeTracker
-from tidegate.lifecycle.passes.snapshot import BucketSnapshot, take_snapshot
+from tidegate.pipeline.plan.bucket_plan import BucketPlan
 
 SECOND = 1_000_000_000
 DAY = 100 * SECOND  # as in `LifecyclePlace`
@@ -30,13 +31,13 @@ MARKERS = "<Filter/><Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDe
 
 
 def clock(now: int = NOW, **times: int) -> PassClock:
-    known = {"late_ns": 0, "log_horizon_ns": 0, "retention_ns": 0, "allowance_ns": 0, "walker_interval_ns": 0}
-    return PassClock(now_ns=now, landed_ns=now, **(known | times))
+    others = {"late_ns": 0, "log_horizon_ns": 0, "retention_ns": 0, "allowance_ns": 0, "walker_interval_ns": 0}
+    return PassClock(now_ns=now, landed_ns=now, **(others | times))
 
 
-def snapshot_of(place: LifecyclePlace, *, now: int = NOW) -> BucketSnapshot:
+def known(place: LifecyclePlace, *, now: int = NOW) -> BucketPass:
     listed = BucketList(place.tables).all()
-    (found,) = take_snapshot(place.tables, place.open_stores(), place.settings, listed, now_ns=now).buckets
+    (found,) = read_buckets(place.tables, place.open_stores(), place.settings, listed, now_ns=now)
     return found
 
 
@@ -50,11 +51,13 @@ def made(place: LifecyclePlace, rules: RuleSet, *, known_since: int = 0) -> str:
 
 def passed(
     place: LifecyclePlace, times: PassClock, ending: BucketOutcome | None = None, *, is_stuck: bool = False
-) -> BucketWork:
+) -> BucketPass:
     """One pass in the only bucket."""
-    work = work_in(snapshot_of(place), times, changed_ns=0)
-    CursorStore(place.tables).save(work.uid, work.cursors_after(ending or BucketOutcome(), is_stuck=is_stuck))
-    return work
+    divided = known(place).divided(times, changed_ns=0)
+    plan = BucketPlan(problem="it cannot be listed" if is_stuck else "")
+    bucket = replace(divided, plan=plan, outcome=ending or BucketOutcome())
+    CursorStore(place.tables).save(bucket.uid, bucket.cursors_after())
+    return bucket
 
 
 def cursors(place: LifecyclePlace, uid: str) -> dict[int, Cursor]:
@@ -129,19 +132,19 @@ def test_a_bucket_of_which_the_log_does_not_know_everything_is_walked_until_it_d
 
 def test_a_horizon_before_the_bucket_was_made_is_none(place: LifecyclePlace) -> None:
     made(place, rule_set(DAYS))
-    assert work_in(snapshot_of(place), clock(log_horizon_ns=SECOND)).is_log_complete
-    assert not work_in(snapshot_of(place), clock(log_horizon_ns=SECOND + 1)).is_log_complete
+    assert known(place).divided(clock(log_horizon_ns=SECOND)).is_log_complete
+    assert not known(place).divided(clock(log_horizon_ns=SECOND + 1)).is_log_complete
 
 
 def test_changes_are_only_asked_for_where_they_decide(place: LifecyclePlace) -> None:
     made(place, rule_set(MARKERS))
-    assert not depends_on_changes(work_in(snapshot_of(place), clock()), clock())  # a cold start walks in any case
+    assert not known(place).divided(clock()).depends_on_changes(clock())  # a cold start walks in any case
     passed(place, clock())
     later = clock(NOW + 1)
-    work = work_in(snapshot_of(place), later)
-    assert work.is_walked and depends_on_changes(work, later)
-    assert not work_in(snapshot_of(place), later, changed_ns=NOW).is_walked
-    assert work_in(snapshot_of(place), later, changed_ns=NOW + 1).is_walked
+    work = known(place).divided(later)
+    assert work.is_walked and work.depends_on_changes(later)
+    assert not known(place).divided(later, changed_ns=NOW).is_walked
+    assert known(place).divided(later, changed_ns=NOW + 1).is_walked
 
 
 def test_a_clock_that_was_set_back_deletes_nothing_and_does_not_stick(place: LifecyclePlace) -> None:
@@ -167,12 +170,12 @@ def test_the_store_is_asked_for_the_versioning_of_a_bucket_once(place: Lifecycle
     store = place.pool()
     uid = place.bucket("photos", rule_set(DAYS)).uid
     store.state = Versioning.SUSPENDED
-    first = snapshot_of(place)
+    first = known(place)
     assert (first.terms.versioning, first.known_since_ns) == (Versioning.SUSPENDED, NOW)
     store.state = Versioning.OFF
-    assert snapshot_of(place, now=NOW + 1).terms.versioning is Versioning.SUSPENDED
+    assert known(place, now=NOW + 1).terms.versioning is Versioning.SUSPENDED
     place.tables.put(BucketState.PREFIX + uid, BucketState("Enabled").to_json())
-    assert snapshot_of(place).terms.versioning is Versioning.ENABLED
+    assert known(place).terms.versioning is Versioning.ENABLED
 
 
 def test_a_bucket_whose_pool_is_gone_is_a_problem_of_its_own(place: LifecyclePlace) -> None:
@@ -181,15 +184,30 @@ def test_a_bucket_whose_pool_is_gone_is_a_problem_of_its_own(place: LifecyclePla
     bucket = replace(lost, pool="gone")
     place.tables.put(f"bk:{bucket.name}", bucket.to_json())
     listed = BucketList(place.tables).all()
-    snapshot = take_snapshot(place.tables, place.open_stores(), place.settings, listed, now_ns=NOW)
-    assert [found.bucket.name for found in snapshot.buckets] == ["photos"]
-    assert [found.name for found in snapshot.problems] == ["lost"]
+    found = read_buckets(place.tables, place.open_stores(), place.settings, listed, now_ns=NOW)
+    problems = {one.bucket.name: one.divided(clock()).told_problem for one in found}
+    assert problems["photos"] == "" and "gone" in problems["lost"]
+
+
+def test_a_bucket_with_a_problem_keeps_its_cursors(place: LifecyclePlace) -> None:
+    uid = made(place, rule_set(DAYS))
+    passed(place, clock())
+    bucket = replace(known(place), problem="its pool is gone").divided(clock(NOW + DAY))
+    assert (bucket.is_walked, bucket.is_replayed, bucket.cursors_after()) == (False, False, cursors(place, uid))
+    assert bucket.report(bucket.cursors).problem == "its pool is gone"
+
+
+def test_a_bucket_of_which_tasks_are_not_finished_is_stuck(place: LifecyclePlace) -> None:
+    made(place, rule_set(DAYS))
+    bucket = replace(known(place).divided(clock()), published=2, outcome=BucketOutcome({"DONE": 1}))
+    assert bucket.is_stuck and bucket.cursors_after() == {}
+    assert not replace(bucket, outcome=BucketOutcome({"DONE": 2})).is_stuck
 
 
 def test_a_bucket_that_was_made_anew_meanwhile_is_not_in_the_snapshot(place: LifecyclePlace) -> None:
     made(place, rule_set(DAYS))
     listed = [ListedBucket("owner", "another-uid", "photos")]
-    assert not take_snapshot(place.tables, place.open_stores(), place.settings, listed, now_ns=NOW).buckets
+    assert not list(read_buckets(place.tables, place.open_stores(), place.settings, listed, now_ns=NOW))
 
 
 # --- settling ------------------------------------------------------------------------------------
@@ -205,18 +223,18 @@ def record(uid: str, key: str, outcome: Outcome, *, became_due: int = 5, pass_id
 def test_the_audit_trail_is_counted_once_however_often_it_is_looked_at(place: LifecyclePlace) -> None:
     trail = AuditTrail(place.topics)
     trail.append([record("u", "before", Outcome.DONE)])
-    endings = OutcomeTracker(place.topics, "pass", trail.ends())
-    assert endings.catch_up() == 0
+    tracker = OutcomeTracker(place.topics, "pass", trail.ends())
+    assert tracker.catch_up() == 0
     trail.append([record("u", f"k{number}", Outcome.DONE) for number in range(2500)])
     trail.append([record("u", "other", Outcome.DONE, pass_id="another")])
-    assert endings.catch_up() == endings.catch_up() == 2500
+    assert tracker.catch_up() == tracker.catch_up() == 2500
     trail.append([record("v", "a", Outcome.BLOCKED, became_due=9), record("v", "a", Outcome.RETRY_LATER, became_due=7)])
     trail.append([record("v", "b", Outcome.SKIPPED_OBJECT_LOCK), record("v", "c", Outcome.NOOP_RESOLVED)])
-    assert endings.catch_up() == 2504
-    assert endings.of("u") == BucketOutcome({"DONE": 2500})
-    assert endings.of("v") == BucketOutcome(
+    assert tracker.catch_up() == 2504
+    assert tracker.of("u") == BucketOutcome({"DONE": 2500})
+    assert tracker.of("v") == BucketOutcome(
         {"BLOCKED": 1, "RETRY_LATER": 1, "SKIPPED_OBJECT_LOCK": 1, "NOOP_RESOLVED": 1},
         {shard("photos", "a"): 7},
         frozenset({shard("photos", "b")}),
     )
-    assert (endings.count("v"), endings.of("w")) == (4, BucketOutcome())
+    assert tracker.of("w") == BucketOutcome()
