@@ -41,13 +41,14 @@ docs: setup ## writes the generated pages docs/settings.md, docs/cli.md, docs/me
 lock: ## writes requirements/*.lock anew
 	@scripts/lock.sh
 
-bench: ## the gateway beside nginx and the bare store, listings, a mixed load; lifecycle beside SeaweedFS's own, DuckDB and bare listings
+bench: ## the gateway beside nginx and the bare store, listings, a mixed load, the log; lifecycle beside SeaweedFS's own, DuckDB and bare listings
 	@scripts/setup.sh dev
 	@$(PYTHON_VENV) -m bench.gateway
 	@$(PYTHON_VENV) -m bench.listing
 	@$(PYTHON_VENV) -m bench.mixed
 	@$(PYTHON_VENV) -m bench.lifecycle
 	@$(PYTHON_VENV) -m bench.idle
+	@$(PYTHON_VENV) -m bench.log
 
 fuzz: ## 100,000 malformed requests against the gateway (FUZZ_REQUESTS, FUZZ_SEED)
 	@scripts/setup.sh dev

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.core.errors import Conflict
 from tidegate.ports import Store, Tables, Topics
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.settings import Settings
 
 TABLES_FILE = "tables.db"
-TOPICS_FILE = "topics.db"
+TOPICS_DIRECTORY = "topics"
 
 
 def open_tables(settings: Settings, data: Path) -> Tables:
@@ -31,7 +32,7 @@ def open_topics(settings: Settings, data: Path) -> Topics:
     """The topics of the service whose data directory is `data`."""
     chosen = settings.topics
     if chosen.backend == "kafka":
-        # Only here, so that a service on SQLite does not load the Kafka library into every process.
+        # Only here, so that a service on files does not load the Kafka library into every process.
         from tidegate.adapters.kafka_topics import KafkaTopics
 
         return KafkaTopics(
@@ -41,16 +42,27 @@ def open_topics(settings: Settings, data: Path) -> Topics:
             lease_seconds=chosen.lease_seconds,
             options={name: value.get_secret_value() for name, value in chosen.kafka_options.items()},
         )
-    return SqliteTopics(data / TOPICS_FILE, lease_seconds=chosen.lease_seconds)
+    _refuse_earlier_topics(data)
+    return FileTopics(data / TOPICS_DIRECTORY, lease_seconds=chosen.lease_seconds)
+
+
+def _refuse_earlier_topics(data: Path) -> None:
+    """What is in the file must not be passed over in silence: the log would seem to begin anew."""
+    earlier = data / "topics.db"
+    if earlier.exists():
+        raise Conflict(
+            f"{earlier} holds topics that an earlier version kept in SQLite, which this one cannot read: "
+            "start on a new data directory, or go on with the earlier version"
+        )
 
 
 def embedded_files(settings: Settings, data: Path) -> list[Path]:
-    """The files in which tables and topics lie on this machine."""
+    """The places in which tables and topics lie on this machine."""
     files = []
     if settings.tables.backend == "sqlite":
         files.append(data / TABLES_FILE)
-    if settings.topics.backend == "sqlite":
-        files.append(data / TOPICS_FILE)
+    if settings.topics.backend == "files":
+        files.append(data / TOPICS_DIRECTORY)
     return files
 
 

@@ -35,8 +35,8 @@ from tidegate.settings import Settings
 OPEN_MODE = 0o711
 POOLS = "pools"
 
-_DIRECTORIES = ("run", "log", POOLS, "spark", "log-table", "passes")
-_FILES = ("tables.db", "topics.db", "secret.key", "admin.token", "demo.json")
+_DIRECTORIES = ("run", "log", POOLS, "topics", "spark", "log-table", "passes")
+_FILES = ("tables.db", "secret.key", "admin.token", "demo.json")
 # A command that only looks whether a service runs holds the lock for an instant.
 _LOCK_PATIENCE_SECONDS = 1.0
 

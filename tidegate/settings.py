@@ -143,7 +143,7 @@ class TablesSettings(Section):
 class TopicsSettings(Section):
     """Where messages live."""
 
-    backend: Literal["sqlite", "kafka"] = Field("sqlite", description="sqlite on one machine, kafka beyond.")
+    backend: Literal["files", "kafka"] = Field("files", description="files on one machine, kafka beyond.")
     kafka_servers: str = Field("127.0.0.1:9092", description="Bootstrap servers of the Kafka cluster.")
     kafka_replication: int = Field(1, ge=1, description="Replication factor of topics that Tidegate creates.")
     kafka_prefix: str = Field(

@@ -6,11 +6,12 @@ reserved before it is mapped.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import Full, Unavailable
 
 _BLOCK_BYTES = 512  # the unit of `st_blocks`, whatever the file system's own is
 
@@ -23,7 +24,8 @@ def reserve(fd: int, size: int, name: Path) -> None:
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
-        raise Unavailable(f"{name} cannot get its {size} bytes: {error.strerror}") from None
+        kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
+        raise kind(f"{name} cannot get its {size} bytes: {error.strerror}") from None
 
 
 def free_bytes(path: Path | str) -> int | None:

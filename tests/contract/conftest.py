@@ -44,11 +44,11 @@ def tables(tables_address: TablesAddress) -> Iterator[Tables]:
     opened.close()
 
 
-@pytest.fixture(params=["sqlite", "kafka"])
+@pytest.fixture(params=["files", "kafka"])
 def topics_address(request: pytest.FixtureRequest, tmp_path: Path) -> TopicsAddress:
     """Topics of each kind, none made yet, as something that other processes can open too."""
-    if request.param == "sqlite":
-        return TopicsAddress("sqlite", str(tmp_path / "topics.db"), lease_seconds=1.0)
+    if request.param == "files":
+        return TopicsAddress("files", str(tmp_path / "topics"), lease_seconds=1.0)
     address = request.getfixturevalue("kafka_address")
     return TopicsAddress("kafka", address, f"{uuid.uuid4().hex[:8]}.", lease_seconds=2.0)
 

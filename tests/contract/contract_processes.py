@@ -18,10 +18,10 @@ from typing import Any
 
 from contract_groups import PATIENCE_SECONDS, gather
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.kafka_topics import KafkaTopics
 from tidegate.adapters.redis_tables import RedisTables
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.ports import Record, Tables, Topics
 
 _processes = multiprocessing.get_context("spawn")
@@ -49,7 +49,7 @@ class TopicsAddress:
     def open(self) -> Topics:
         if self.kind == "kafka":
             return KafkaTopics(self.where, prefix=self.prefix, lease_seconds=self.lease_seconds)
-        return SqliteTopics(Path(self.where), lease_seconds=self.lease_seconds)
+        return FileTopics(Path(self.where), lease_seconds=self.lease_seconds)
 
 
 class Child:

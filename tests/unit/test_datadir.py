@@ -32,7 +32,7 @@ def test_the_layout_is_made_and_others_may_only_pass_to_pools_and_sockets(direct
 
 def test_what_an_earlier_version_left_open_is_closed(directory: DataDirectory) -> None:
     directory.path.chmod(0o755)
-    for path in (directory.path / "tables.db", directory.path / "topics.db-wal", directory.run / "order"):
+    for path in (directory.path / "tables.db", directory.path / "tables.db-wal", directory.run / "order"):
         path.write_text("")
         path.chmod(0o644)
     for path in (directory.log, directory.metrics, directory.path / "spark", directory.path / "log-table"):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import sqlite3
 import struct
 import urllib.parse
-from contextlib import closing
 
 import pytest
+from held_log import held_log
 from metadata_log import MetadataLog
 from places import Place
 from raw_http import until
@@ -229,8 +228,7 @@ def test_a_client_that_leaves_without_its_reply_leaves_the_event(place: Place, l
 def test_clients_that_leave_while_the_log_is_written_keep_nobody_from_an_answer(place: Place, log: MetadataLog) -> None:
     """All are in one batch, or in two, of as many gateways."""
     keys = [place.fresh() for _ in range(16)]
-    with closing(sqlite3.connect(place.service.data / "topics.db", isolation_level=None, timeout=30)) as holder:
-        holder.execute("BEGIN IMMEDIATE")  # nobody can write the log
+    with held_log(place.service):
         wires = [place.wire() for _ in keys]
         for wire, key in zip(wires, keys, strict=True):
             wire.send(place.request("PUT", place.path(key), b"x"))
@@ -239,7 +237,6 @@ def test_clients_that_leave_while_the_log_is_written_keep_nobody_from_an_answer(
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             wire.socket.close()
         until(lambda: all(_has_ended(place, key) for key in keys[::2]))
-        holder.execute("ROLLBACK")
     assert [wire.answer().status for wire in wires[1::2]] == [200] * 8
     found: list[Event] = []
     until(lambda: len(found.extend(log.news()) or found) == len(keys))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from busy import BUCKETS, busy_clients, busy_place, done_after
+from held_log import refusing_log
 from places import Place
 from raw_http import until
 from replayed import all_events, compare, gateway_pids, left_open, wait_until_healed
@@ -65,7 +64,7 @@ def test_what_the_log_did_not_take_is_told_to_it_later(place: Place) -> None:
         lambda: s3.create_multipart_upload(Bucket=bucket, Key="unlogged/upload"),
         lambda: s3.copy_object(Bucket=BUCKETS[0], Key="unlogged/copy", CopySource=f"{bucket}/unlogged/source"),
     ]
-    with ThreadPoolExecutor(len(requests)) as threads, log_refusing(place.service) as refuse:
+    with ThreadPoolExecutor(len(requests)) as threads, refusing_log(place.service) as refuse:
         # All at once: when the log has refused the first, no other is let through.
         asked = [threads.submit(request) for request in requests]
         until(lambda: len(left_open(place.service)) == len(requests))
@@ -84,21 +83,3 @@ def test_what_the_log_did_not_take_is_told_to_it_later(place: Place) -> None:
         (EventKind.UPLOAD_STARTED, "unlogged/upload"),
         (EventKind.PUT, "unlogged/copy"),
     } <= healed
-
-
-@contextmanager
-def log_refusing(service: RunningService) -> Iterator[Callable[[], None]]:
-    """Holds the log up; from the call of what it gives on, the log refuses what has waited and what comes."""
-    with closing(sqlite3.connect(service.data / "topics.db", isolation_level=None, timeout=30)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        database.execute(
-            "CREATE TRIGGER refusing BEFORE INSERT ON messages BEGIN SELECT RAISE(FAIL, 'as if the disk was full'); END"
-        )
-
-        def refuse() -> None:
-            database.execute("COMMIT")
-
-        try:
-            yield refuse
-        finally:
-            database.execute("DROP TRIGGER refusing")

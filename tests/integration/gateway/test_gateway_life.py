@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import ssl
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from held_log import held_log
 from places import Place
 from raw_http import Wire, request, request_head, until
 from running_service import RunningService
@@ -164,16 +164,13 @@ def test_requests_are_counted(service: RunningService, place: Place) -> None:
 def test_a_change_that_the_log_does_not_take_is_not_acknowledged(make_service) -> None:
     service = make_service()
     place = Place(service, "unlogged", "unlogged-bucket")
-    with closing(sqlite3.connect(service.data / "topics.db", isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")  # as a process would that hangs in the middle of a write
-        with place.wire(timeout=90) as wire:
-            answer = wire.ask(place.request("PUT", place.path("k"), b"x"))
-            assert (answer.status, answer.code) == (503, "ServiceUnavailable")
-            assert int(answer.headers["retry-after"]) >= 1
-            assert wire.ask(place.request("GET", place.path())).status == 200, "reading needs no log"
-            assert wire.ask(place.request("PUT", place.path("next"), b"x")).status == 503
-            assert wire.ask(place.request("GET", place.path("next"))).status == 404, "what cannot be logged is not made"
-        holder.execute("ROLLBACK")
+    with held_log(service), place.wire(timeout=90) as wire:
+        answer = wire.ask(place.request("PUT", place.path("k"), b"x"))
+        assert (answer.status, answer.code) == (503, "ServiceUnavailable")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert wire.ask(place.request("GET", place.path())).status == 200, "reading needs no log"
+        assert wire.ask(place.request("PUT", place.path("next"), b"x")).status == 503
+        assert wire.ask(place.request("GET", place.path("next"))).status == 404, "what cannot be logged is not made"
     until(lambda: place.ask("PUT", place.path("k"), b"y").status == 200)
 
 

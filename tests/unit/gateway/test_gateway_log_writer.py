@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.core.errors import InvalidInput, NotFound, TidegateError, Unavailable
 from tidegate.gateway.changes.log_writer import NoLogWriter, TopicLogWriter
 from tidegate.ports import Record, Topics
@@ -57,7 +57,7 @@ def with_journal(tmp_path: Path, work: Callable[[TopicLogWriter, Gate], object],
 
 
 def open_topics(tmp_path: Path) -> Topics:
-    return SqliteTopics(tmp_path / "topics.db", lease_seconds=10)
+    return FileTopics(tmp_path / "topics", lease_seconds=10)
 
 
 async def appended(journal: TopicLogWriter, *values: bytes) -> TidegateError | None:

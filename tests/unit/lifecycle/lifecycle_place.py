@@ -13,8 +13,8 @@ from typing import Any
 
 from memory_store import MemoryStore
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.rules_xml import parse_lifecycle
@@ -60,7 +60,7 @@ DAYS = "<Filter/><Expiration><Days>1</Days></Expiration>"
 class LifecyclePlace:
     def __init__(self, data: Path) -> None:
         self.tables = SqliteTables(data / "tables.db")
-        self.topics = SqliteTopics(data / "topics.db", lease_seconds=30)
+        self.topics = FileTopics(data / "topics", lease_seconds=30)
         self.topics.create(LOG, 2)
         create_topics(self.topics)
         settings = Settings()

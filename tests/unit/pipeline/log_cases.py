@@ -1,8 +1,8 @@
-"""A topic of events on SQLite, and a table beside it."""
+"""A topic of events, and a table beside it."""
 
 from __future__ import annotations
 
-from tidegate.adapters.sqlite_topics import SqliteTopics
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.core.events import Event, EventKind
 from tidegate.pipeline.log.landing import land
 from tidegate.pipeline.log.log_table import LogTable
@@ -25,7 +25,7 @@ class Log:
     def __init__(self, spark, data):
         self.spark = spark
         self.data = data
-        self.topics = SqliteTopics(data / "topics.db", lease_seconds=10)
+        self.topics = FileTopics(data / "topics", lease_seconds=10)
         self.topics.create(TOPIC, PARTITIONS)
         self.table = LogTable(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -225,9 +226,7 @@ def test_another_topic_under_the_same_name_is_refused(log):
     log.append(*(put(number) for number in range(30)))
     log.land()
     log.close()
-    (log.data / "topics.db").unlink()
-    for left in log.data.glob("topics.db-*"):
-        left.unlink()
+    shutil.rmtree(log.data / "topics")
     again = Log(log.spark, log.data)
     with pytest.raises(Conflict, match="another topic"):
         again.land()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC, ROUTES, TASK_TOPICS
 from tidegate.core.lifecycle.rules import ActionKind
@@ -25,8 +25,8 @@ MOVE = replace(TASK, effect=Effect.TRANSITION, kind=ActionKind.TRANSITION_DAYS, 
 
 
 @pytest.fixture
-def topics(tmp_path: Path) -> Iterator[SqliteTopics]:
-    opened = SqliteTopics(tmp_path / "topics.db")
+def topics(tmp_path: Path) -> Iterator[FileTopics]:
+    opened = FileTopics(tmp_path / "topics")
     for name in TASK_TOPICS:
         opened.create(name, 4)
     yield opened
@@ -49,7 +49,7 @@ def batch(*tasks: ObjectTask) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=TASKS)
 
 
-def appended(topics: SqliteTopics, topic: str) -> list[list[ObjectTask]]:
+def appended(topics: FileTopics, topic: str) -> list[list[ObjectTask]]:
     """By partition."""
     return [
         [ObjectTask.from_bytes(message.value) for message in topics.read(topic, partition, 0, end + 1)]
@@ -61,7 +61,7 @@ def test_every_effect_has_a_route() -> None:
     assert set(ROUTES) == set(Effect)
 
 
-def test_twenty_batches_are_spread_evenly_over_the_partitions(topics: SqliteTopics, handed_over: HandedOver) -> None:
+def test_twenty_batches_are_spread_evenly_over_the_partitions(topics: FileTopics, handed_over: HandedOver) -> None:
     tasks = [replace(TASK, key=f"{number:05d}") for number in range(20_000)]
     batches = [batch(*tasks[start : start + 10_000]) for start in (0, 10_000)]
     published = write_all(TaskWriter(topics, handed_over), batches)
@@ -71,13 +71,13 @@ def test_twenty_batches_are_spread_evenly_over_the_partitions(topics: SqliteTopi
     assert (published.awaited, published.handed_over) == ({"uid": 20_000}, {})
 
 
-def test_several_writers_begin_at_different_partitions(topics: SqliteTopics, handed_over: HandedOver) -> None:
+def test_several_writers_begin_at_different_partitions(topics: FileTopics, handed_over: HandedOver) -> None:
     for first in range(6):
         TaskWriter(topics, handed_over, first=first).append(batch(replace(TASK, key=f"{first}")))
     assert [len(partition) for partition in appended(topics, OBJECT_TASKS_TOPIC)] == [2, 2, 1, 1]
 
 
-def test_the_tasks_of_one_key_stay_in_one_partition_and_in_order(topics: SqliteTopics, handed_over: HandedOver) -> None:
+def test_the_tasks_of_one_key_stay_in_one_partition_and_in_order(topics: FileTopics, handed_over: HandedOver) -> None:
     """Also where the key is longer than an append, and where it goes on in the next batch."""
     tasks = [replace(TASK, key="a", version_id=f"{number:05d}") for number in range(1500)]
     tasks += [replace(TASK, key="b", version_id=f"{number:05d}") for number in range(1200)]
@@ -86,7 +86,7 @@ def test_the_tasks_of_one_key_stay_in_one_partition_and_in_order(topics: SqliteT
     assert found == [tasks[:1500], tasks[1500:]]
 
 
-def test_what_is_handed_over_is_told_once_until_it_has_ended(topics: SqliteTopics, handed_over: HandedOver) -> None:
+def test_what_is_handed_over_is_told_once_until_it_has_ended(topics: FileTopics, handed_over: HandedOver) -> None:
     """One effect has its own topic; the consumer here is the one that a mover will be."""
     writer = TaskWriter(topics, handed_over)
     first = write_all(writer, [batch(TASK, MOVE)])

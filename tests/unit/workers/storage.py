@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.adapters.sqlite_topics import SqliteTopics
 from tidegate.ports import Record
 
 LEASE_SECONDS = 10.0
@@ -16,7 +16,7 @@ class Storage:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.tables = SqliteTables(directory / "tables.db")
-        self.topics = SqliteTopics(directory / "topics.db", lease_seconds=LEASE_SECONDS)
+        self.topics = FileTopics(directory / "topics", lease_seconds=LEASE_SECONDS)
 
     def append(self, topic: str, values: Iterable[bytes]) -> None:
         self.topics.create(topic, 2)
