@@ -104,6 +104,11 @@ def bucket_day_of(bucket_uid: Column, ts_ns: Column) -> Column:
     return F.shiftleft(day_number_of(ts_ns).cast("long"), BUCKET_BITS).bitwiseOR(F.conv(digits, 16, 10).cast("long"))
 
 
+def in_one_bucket(bucket_day: Column, other: Column) -> Column:
+    """Whether both are of one bucket, whatever their days."""
+    return bucket_day.bitwiseXOR(other).bitwiseAND(F.lit((1 << BUCKET_BITS) - 1)) == 0
+
+
 def shard_of(key_hash: Column) -> Column:
     """As `tidegate.core.shards.shard`: the hash's top four bits."""
     return F.shiftrightunsigned(key_hash, 60).cast("int")

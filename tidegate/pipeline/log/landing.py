@@ -24,6 +24,8 @@ from tidegate.ports import Message, Topics
 _READ_RECORDS = 20_000
 _COMMIT_RECORDS = 1_000_000
 _ROWS_PER_TASK = 250_000
+# So few are converted and written by one task, which spares Spark the exchange of rows between two.
+_ROWS_OF_ONE_TASK = 50_000
 _STAGED_COLUMNS = "topic_partition int, topic_offset long, value binary"
 _STAGED = pa.schema([("topic_partition", pa.int32()), ("topic_offset", pa.int64()), ("value", pa.binary())])
 
@@ -135,7 +137,11 @@ def _added(
     if rows:
         written = table.fresh_work("landed")
         events = converted(session.read.schema(_STAGED_COLUMNS).parquet(str(staged)))
-        write_by_day(events.repartition(1 + rows // _ROWS_PER_TASK, "bucket_day"), written)
+        if rows <= _ROWS_OF_ONE_TASK:
+            events = events.coalesce(1)
+        else:
+            events = events.repartition(1 + rows // _ROWS_PER_TASK, "bucket_day")
+        write_by_day(events, written)
         files, rejected = table.take_in(written)
     added = sum(file.rows for file in files) + sum(file.rows for file in rejected)
     if added != rows:

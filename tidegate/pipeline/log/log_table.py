@@ -35,6 +35,8 @@ from tidegate.pipeline.log.manifest import DataFile, Manifest, OffsetRange, Reje
 
 _EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 
+CHANGE_COLUMNS = ("key_hash", "bucket_day", "ts_ns", "operation")
+
 # A stretch of time with both ends.
 Span = tuple[int, int]
 
@@ -45,6 +47,9 @@ _ROWS_PER_PAGE = 5000
 # So many buckets' days are named, at most, to leave pages out. Spark makes a chain of them, which Parquet's reader
 # follows by recursion: a thousand were too many for the stack of a thread.
 MOST_NAMED = 200
+# Events of so few buckets are chosen by their uids, too, and pages without them left out; of more, Spark would read the
+# column for little.
+_FEW_BUCKETS = 8
 
 
 class LogTable:
@@ -80,6 +85,16 @@ class LogTable:
             events = events.where(F.col("bucket_uid").isin(sorted(uids)))
             events = _of_bucket_days(events, [bucket_day(uid, day) for uid in uids for day in days])
         return events.select(*columns)
+
+    def read_changes(self, session: SparkSession, *, since_ns: int, uids: Collection[str]) -> DataFrame:
+        """What tells whether a key changed since a time (`CHANGE_COLUMNS`): all events of these buckets, and perhaps
+        some of others. Numbers are read, and few texts: this is the part of a plan that reads the most."""
+        chosen = [file for file in self.manifest().files if file.last_ns >= since_ns]
+        events = self._read_files(session, chosen).where(F.col("ts_ns") >= since_ns)
+        if len(uids) <= _FEW_BUCKETS:
+            events = events.where(F.col("bucket_uid").isin(sorted(uids)))
+        days = {file.day_number for file in chosen}
+        return _of_bucket_days(events, [bucket_day(uid, day) for uid in uids for day in days]).select(*CHANGE_COLUMNS)
 
     def read_bucket_days(
         self, session: SparkSession, spans: Sequence[Span], bucket_days: Collection[int], *, columns: Sequence[str]

@@ -135,7 +135,7 @@ def candidates(
         & counts
     )
     joined = events.join(F.broadcast(crossed), ["bucket_day", "bucket_uid"])
-    return joined.where(crossing).select(*(name for name in events.columns if name != "bucket_day"), "way")
+    return joined.where(crossing).select(*events.columns, "way")
 
 
 def newly_due(plan: DataFrame, session: SparkSession, frontiers: Sequence[Frontier]) -> DataFrame:

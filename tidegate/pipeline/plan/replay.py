@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import bucket_day
-from tidegate.pipeline.log.event_columns import NS_PER_DAY
+from tidegate.pipeline.log.event_columns import NS_PER_DAY, in_one_bucket
 from tidegate.pipeline.log.log_table import LogTable
 from tidegate.pipeline.plan.actions import RuledBucket, actions_frame, most_newer
 from tidegate.pipeline.plan.evaluate import evaluate
@@ -30,7 +30,7 @@ from tidegate.pipeline.plan.versions import EVENT_COLUMNS, objects_of, uploads_o
 _COLUMNS = (*EVENT_COLUMNS, "shard", "key_hash")
 # Where tags count, all events of a candidate's key are read again.
 _CANDIDATE = (*(name for name in _COLUMNS if name != "tags"), "bucket_day")
-_OBJECT = ("bucket_uid", "key_hash", "ts_ns")
+_OBJECT = ["key_hash", "bucket_day", "ts_ns"]
 _REPLACES = (EventKind.PUT.value, EventKind.DELETE.value, EventKind.DELETE_MARKER.value)
 # So many candidates are sent to where the log is read; with more, the log is shuffled to where the candidates are.
 _MOST_TO_SEND = 1_000_000
@@ -124,13 +124,13 @@ class Replayer:
         two keys with one hash, which a bucket of a billion keys has by a chance of three in a hundred, one may be
         taken for replaced: it is kept until its bucket is walked.
         """
-        columns = (*_OBJECT, "operation")
-        changes = self._table.read(self._session, since_ns=_first_day(found), uids=_uids(found), columns=columns)
-        changes = changes.where(F.col("operation").isin(*_REPLACES)).select(*_OBJECT)
-        made = puts.select("key_hash", F.col("ts_ns").alias("made_ns"))
-        later = changes.join(_sent(made, is_few), "key_hash").where(F.col("ts_ns") > F.col("made_ns"))
-        replaced = later.select("bucket_uid", "key_hash", F.col("made_ns").alias("ts_ns"))
-        current = puts.join(_sent(replaced, is_few), list(_OBJECT), "left_anti")
+        changes = self._table.read_changes(self._session, since_ns=_first_day(found), uids=_uids(found))
+        changes = changes.where(F.col("operation").isin(*_REPLACES))
+        made = puts.select("key_hash", F.col("bucket_day").alias("made_day"), F.col("ts_ns").alias("made_ns"))
+        is_later = (F.col("ts_ns") > F.col("made_ns")) & in_one_bucket(F.col("bucket_day"), F.col("made_day"))
+        later = changes.join(_sent(made, is_few), "key_hash").where(is_later)
+        replaced = later.select("key_hash", F.col("made_day").alias("bucket_day"), F.col("made_ns").alias("ts_ns"))
+        current = puts.join(_sent(replaced, is_few), _OBJECT, "left_anti")
         return alone(objects_of(current))
 
     def _versions(self, hashes: DataFrame, found: Sequence[DueWindow], buckets: Buckets) -> DataFrame:
