@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event as Flag
 from typing import Generic
@@ -32,7 +31,7 @@ _RETRIES = RetryPolicy()
 logger = logging.getLogger(__name__)
 
 Handle = Callable[[Delivery[Task]], None]
-HandleBatch = Callable[[Sequence[Delivery[Task]]], Sequence[Answer]]
+HandleBatch = Callable[[Sequence[Delivery[Task]]], Iterable[Answer]]
 
 
 class Worker(Generic[Task]):
@@ -40,7 +39,8 @@ class Worker(Generic[Task]):
 
     `handle` sees to one message. If it raises `Unavailable` the message is tried again, as `retries` has it, and then
     becomes a dead letter, at once where it raises another error of Tidegate's. Whatever else it raises ends the worker.
-    `handle_batch` sees to several, and answers for each; it takes from the `rate` itself.
+    `handle_batch` sees to several, and answers for each, in their order; it takes from the `rate` itself. No message
+    may take as long as the lease: it would be delivered to another worker meanwhile.
 
     `decode` makes a task from a message's value and raises `InvalidInput` where it is none: that is a dead letter.
     `appends` are the topics to which the functions append: what they got since is told when a message comes again.
@@ -130,47 +130,51 @@ class Worker(Generic[Task]):
         deliveries = [Delivery(message, task, prior if id(message) in again else None) for message, task in tasks]
         if again:
             self._count("redelivered", len(again))
-        answers = self._handle_batch(deliveries)
-        handled = time.monotonic() - began
-        finished = self._settle(consumer, deliveries, answers)
-        self._size.observe(len(deliveries), handled)
+        finished = self._settle(consumer, deliveries, self._handle_batch(deliveries))
         seconds = time.monotonic() - began
+        self._size.observe(len(deliveries), seconds)
         metrics.WORKER_BATCH_SECONDS.labels(self._topic, self._group).observe(seconds)
         # Once the lease was lost, what was acknowledged comes again all the same, and must be remembered.
         if seconds < self._lease_seconds:
             self._redelivery.end(finished)
 
     def _settle(
-        self, consumer: Consumer, deliveries: Sequence[Delivery[Task]], answers: Sequence[Answer]
+        self, consumer: Consumer, deliveries: Sequence[Delivery[Task]], answers: Iterable[Answer]
     ) -> list[Message]:
-        """Does with the messages as was answered; gives those that are finished."""
-        counts: Counter[str] = Counter()
-        done = []
-        others = []
+        """Does with the messages as is answered; gives those that are finished. Where answers take their time, those
+        that came are acknowledged meanwhile, which keeps the lease."""
+        finished: list[Message] = []
+        done: list[Message] = []
+        settled_at = time.monotonic()
         for delivery, answer in zip(deliveries, answers, strict=True):
             if answer.disposition is Disposition.DONE:
                 done.append(delivery.message)
             elif answer.disposition is not Disposition.LEFT:
-                others.append(delivery.message)
-                counts[self._put_aside(consumer, delivery.message, answer).value] += 1
-        if done:
-            consumer.acknowledge(done)
-            counts[Disposition.DONE.value] += len(done)
-        for result, count in counts.items():
-            self._count(result, count)
-        return done + others
+                self._put_aside(consumer, delivery.message, answer)
+                finished.append(delivery.message)
+            if time.monotonic() > settled_at + self._size.seconds:
+                self._acknowledge(consumer, done)
+                finished, done, settled_at = finished + done, [], time.monotonic()
+        self._acknowledge(consumer, done)
+        return finished + done
 
-    def _put_aside(self, consumer: Consumer, message: Message, answer: Answer) -> Disposition:
+    def _acknowledge(self, consumer: Consumer, messages: Sequence[Message]) -> None:
+        if messages:
+            consumer.acknowledge(messages)
+            self._count(Disposition.DONE.value, len(messages))
+
+    def _put_aside(self, consumer: Consumer, message: Message, answer: Answer) -> None:
         if answer.disposition is Disposition.RETRY and self._retries.may_retry(message.attempt):
             delay = self._retries.delay(message.attempt, random.random)
             consumer.retry_later(message, not_before=time.time() + delay)
-            return Disposition.RETRY
+            self._count(Disposition.RETRY.value)
+            return
         logger.error("a message of %s is given up after %d tries: %s", self._topic, message.attempt, answer.reason)
         consumer.dead_letter(message, answer.reason)
-        return Disposition.DEAD_LETTER
+        self._count(Disposition.DEAD_LETTER.value)
 
-    def _one_by_one(self, deliveries: Sequence[Delivery[Task]]) -> list[Answer]:
-        return [self._answer(delivery) for delivery in deliveries]
+    def _one_by_one(self, deliveries: Sequence[Delivery[Task]]) -> Iterator[Answer]:
+        return map(self._answer, deliveries)
 
     def _answer(self, delivery: Delivery[Task]) -> Answer:
         assert self._handle is not None

@@ -137,6 +137,18 @@ def test_a_worker_that_is_stopped_leaves_the_rest_of_its_batch(storage: Storage)
     assert len(seen) == 2
 
 
+def test_slow_messages_are_acknowledged_before_their_batch_ends(storage: Storage) -> None:
+    storage.append(TOPIC, [b"1", b"2", b"3"])
+    left = []
+
+    def dawdle(delivery: Delivery[int]) -> None:
+        left.append(storage.topics.lag(TOPIC, GROUP))
+        time.sleep(0.1)
+
+    finish(worker(storage, dawdle, lease_seconds=0.2))
+    assert left == [3, 2, 1]
+
+
 def test_batches_are_no_larger_than_the_rate_allows(storage: Storage) -> None:
     storage.append(TOPIC, [b"1"] * 8)
     slow = worker(storage, lambda delivery: None, rate=InstallationRate(storage.tables, "example/members/", 2, 100))

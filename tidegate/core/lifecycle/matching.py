@@ -35,4 +35,6 @@ def failures(rule_filter: Filter, key: str, version: Version | None) -> Iterator
 
 
 def matches(rule_filter: Filter, key: str, version: Version | None) -> bool:
+    if not rule_filter.tags and not rule_filter.has_size:  # as in most rules
+        return key.startswith(rule_filter.prefix or "")
     return next(failures(rule_filter, key, version), None) is None

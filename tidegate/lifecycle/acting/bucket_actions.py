@@ -32,6 +32,7 @@ _MOST_KEY_BYTES = 256 * 1024
 _TROUBLE = frozenset({"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout"})
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 _CHANGED = "PreconditionFailed"
+_OF_NONCURRENT = frozenset(kind for kind, places in PLACES.items() if VersionRole.NONCURRENT in places)
 # What XML 1.0 cannot hold, or what its parsers change.
 _NOT_FOR_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\r\ud800-\udfff\ufffe\uffff]")
 
@@ -270,18 +271,23 @@ def sent_version(task: ObjectTask) -> str:
 def _entry(task: ObjectTask) -> DeleteEntry:
     """Only what has an id that is never used again, a version by name, needs no other identity. But when the versions
     after it are removed it becomes the current one, which nobody judged."""
-    named = DeleteEntry(task.key, sent_version(task), noncurrent=_is_demoted(task))
-    if task.effect is Effect.REMOVE_MARKER or named.version_id not in ("", NULL_VERSION):
-        return named
-    named = named._replace(etag=f'"{task.etag}"' if task.etag else None, size=task.size)
-    if task.last_modified:
-        return named._replace(last_modified=task.last_modified)
-    return named._replace(unmodified_since=_unmodified_since(task))
+    version_id, noncurrent = sent_version(task), _is_demoted(task)
+    if task.effect is Effect.REMOVE_MARKER or version_id not in ("", NULL_VERSION):
+        return DeleteEntry(task.key, version_id, noncurrent=noncurrent)
+    return DeleteEntry(
+        task.key,
+        version_id,
+        etag=f'"{task.etag}"' if task.etag else None,
+        last_modified=task.last_modified or None,
+        size=task.size,
+        unmodified_since=None if task.last_modified else _unmodified_since(task),
+        noncurrent=noncurrent,
+    )
 
 
 def _is_demoted(task: ObjectTask) -> bool:
     """Whether an object or a delete marker is to go because it is a noncurrent version."""
-    return task.effect in (Effect.DELETE, Effect.REMOVE_MARKER) and VersionRole.NONCURRENT in PLACES[task.kind]
+    return task.kind in _OF_NONCURRENT and task.effect in (Effect.DELETE, Effect.REMOVE_MARKER)
 
 
 def _unmodified_since(task: ObjectTask) -> str:

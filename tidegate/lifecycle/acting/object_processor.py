@@ -80,42 +80,40 @@ class ObjectProcessor:
         self._worker.close()
 
     def _process(self, deliveries: _Deliveries) -> list[Answer]:
-        recorded = _recorded(deliveries)
-        dropped, live = self._sorted_out([delivery for delivery in deliveries if delivery.origin not in recorded])
-        ended, postponed = self._carried_out(live)
-        self._record(dropped + ended)
-        _count(dropped + ended + postponed)
-        answers = dict.fromkeys(recorded, DONE)
-        answers |= {delivery.origin: DONE for delivery, _ in dropped + ended}
-        answers |= {delivery.origin: Answer(Disposition.RETRY, result.reason) for delivery, result in postponed}
-        return [answers.get(delivery.origin, LEFT) for delivery in deliveries]
+        ended, live = self._sorted_out(deliveries)
+        postponed: list[_Ended] = []
+        answers = [DONE] * len(deliveries)
+        assignments = [Assignment(deliveries[number].task, deliveries[number].is_repeated) for number in live]
+        for number, result in zip(live, self._dispatcher.results(assignments), strict=True):
+            delivery = deliveries[number]
+            if result is None:
+                answers[number] = LEFT
+            elif result.outcome is Outcome.RETRY_LATER and RETRIES.may_retry(delivery.attempt):
+                answers[number] = Answer(Disposition.RETRY, result.reason)
+                postponed.append((delivery, result))
+            else:  # the last try ends a task however it went: the next pass plans it anew
+                ended.append((delivery, result))
+        self._record(ended)
+        _count(ended + postponed)
+        return answers
 
-    def _sorted_out(self, deliveries: _Deliveries) -> tuple[list[_Ended], _Deliveries]:
-        """Those that are dropped because lifecycle is or was stopped, and the others."""
+    def _sorted_out(self, deliveries: _Deliveries) -> tuple[list[_Ended], list[int]]:
+        """Those that are dropped because lifecycle is or was stopped, and where those stand that are to be carried out:
+        all that an earlier attempt did not finish."""
+        recorded = _recorded(deliveries)
         stops = self._stops.current()
         dropped: list[_Ended] = []
         live = []
-        for delivery in deliveries:
+        for number, delivery in enumerate(deliveries):
+            if recorded and delivery.origin in recorded:
+                continue
             at = delivery.message
-            why = stops.why_void(delivery.task.bucket_uid, at.topic, at.partition, at.offset)
+            why = stops.why_void(delivery.task.bucket_uid, at.topic, at.partition, at.offset) if stops.of else ""
             if why:
                 dropped.append((delivery, Result(Outcome.STOPPED, why)))
             else:
-                live.append(delivery)
+                live.append(number)
         return dropped, live
-
-    def _carried_out(self, deliveries: _Deliveries) -> tuple[list[_Ended], list[_Ended]]:
-        """Those that came to an end, and those that are tried again later. The last try ends a task however it went:
-        the next pass plans it anew."""
-        assignments = [Assignment(delivery.task, delivery.is_repeated) for delivery in deliveries]
-        ended: list[_Ended] = []
-        postponed: list[_Ended] = []
-        for delivery, result in zip(deliveries, self._dispatcher.results(assignments), strict=True):
-            if result is None:
-                continue
-            is_to_wait = result.outcome is Outcome.RETRY_LATER and RETRIES.may_retry(delivery.attempt)
-            (postponed if is_to_wait else ended).append((delivery, result))
-        return ended, postponed
 
     def _record(self, ended: list[_Ended]) -> None:
         if not ended:
