@@ -7,18 +7,19 @@ Sources, the strongest first: `--set a.b=c`, the environment (`TIDEGATE_A__B=c`)
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES
 from tidegate.core.lifecycle.rules import STORAGE_CLASSES
 
 FILE_NAME = "tidegate.toml"
+_ENVIRONMENT_PREFIX = "TIDEGATE_"
 
 Isolation = Literal["namespace", "certificates"]
 
@@ -272,16 +273,8 @@ class LogSettings(Section):
     syslog_address: str = Field("/dev/log", description="Socket or HOST:PORT (UDP) of the system log.")
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """Everything. `settings.gateway.port` is `[gateway] port` in the file."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix="TIDEGATE_",
-        env_nested_delimiter="__",
-        nested_model_default_partial_update=True,
-    )
 
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -294,10 +287,6 @@ class Settings(BaseSettings):
     lifecycle: LifecycleSettings = LifecycleSettings()
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
-
-    @classmethod
-    def settings_customise_sources(cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
-        return (init_settings,)
 
 
 def load(data: Path, *, config: Path | None = None, overrides: tuple[str, ...] = ()) -> Settings:
@@ -333,8 +322,15 @@ def _layers(data: Path, config: Path | None, overrides: tuple[str, ...]) -> list
 
 
 def _from_environment() -> dict[str, Any]:
+    if not any(name.upper().startswith(_ENVIRONMENT_PREFIX) for name in os.environ):
+        return {}
+    # Every process would take longer to start for it, and hardly any needs it.
+    from pydantic_settings import EnvSettingsSource, SettingsError
+
+    reads: Any = EnvSettingsSource
     try:
-        return EnvSettingsSource(Settings)()
+        found: dict[str, Any] = reads(Settings, env_prefix=_ENVIRONMENT_PREFIX, env_nested_delimiter="__")()
+        return found
     except SettingsError as error:
         raise InvalidInput(f"environment: {error.__cause__ or error} ({error})") from None
 
