@@ -63,31 +63,33 @@ class BodyCheck(Protocol):
 class DigestCheck:
     """The body must have the digest that its request names."""
 
-    __slots__ = ("_digest", "_expected", "_mismatch")
+    __slots__ = ("_code", "_digest", "_expected", "_message")
 
-    def __init__(self, digest: Digest, expected: bytes, mismatch: S3Error) -> None:
+    def __init__(self, digest: Digest, expected: bytes, code: str, message: str = "") -> None:
+        """`code` and `message` are those of the error if it has another one."""
         self._digest = digest
         self._expected = expected
-        self._mismatch = mismatch
+        self._code = code
+        self._message = message
 
     def feed(self, data: bytes) -> None:
         self._digest.update(data)
 
     def end(self) -> None:
         if self._digest.digest() != self._expected:
-            raise self._mismatch
+            raise S3Error(self._code, self._message)
 
 
 def payload_check(sha256: str) -> BodyCheck:
     """The SHA-256 that a signature covers, in hexadecimal digits."""
-    return DigestCheck(hashlib.sha256(), bytes.fromhex(sha256), S3Error("XAmzContentSHA256Mismatch"))
+    return DigestCheck(hashlib.sha256(), bytes.fromhex(sha256), "XAmzContentSHA256Mismatch")
 
 
 def md5_check(header: bytes) -> BodyCheck:
     expected = decoded(header)
     if len(expected) != 16:
         raise S3Error("InvalidDigest")
-    return DigestCheck(hashlib.md5(usedforsecurity=False), expected, S3Error("BadDigest"))
+    return DigestCheck(hashlib.md5(usedforsecurity=False), expected, "BadDigest")
 
 
 def stated(headers: Mapping[bytes, bytes]) -> tuple[bytes, bytes] | None:
@@ -107,8 +109,8 @@ def checksum_check(name: bytes, value: bytes) -> BodyCheck:
     expected = decoded(value)
     if len(expected) != size:
         raise S3Error("InvalidRequest", f"Value for {name.decode()} header is invalid.")
-    mismatch = S3Error("BadDigest", f"The {name.decode()} you specified did not match the calculated checksum.")
-    return DigestCheck(make(), expected, mismatch)
+    message = f"The {name.decode()} you specified did not match the calculated checksum."
+    return DigestCheck(make(), expected, "BadDigest", message)
 
 
 def known_name(name: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Gateways that meet in Redis, as those of several machines do: their turns are entries in the tables."""
+"""Gateways that meet in Redis, as those of several machines do: their key locks are entries in the tables."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def test_the_log_replays_to_the_listing_and_no_turn_is_left(place: Place) -> Non
     compare(place.service, place.key, BUCKETS)
     with closing(open_tables(settings(place.service), place.service.data)) as tables:
         assert tables.scan("ot:"), "the times given out are known to all machines"
-        until(lambda: not tables.scan("or:"), what="turns were not given back")
+        until(lambda: not tables.scan("or:"), what="key locks were not given back")

@@ -79,7 +79,7 @@ def test_bad_settings_end_the_start_with_a_message(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_pool_is_created_woken_used_and_journalled(service: RunningService, fresh_name: Callable[[str], str]) -> None:
+def test_a_pool_is_created_woken_used_and_logged(service: RunningService, fresh_name: Callable[[str], str]) -> None:
     key = service.create_pool(fresh_name("pool"))
     bucket = fresh_name("bucket")
     s3 = service.s3(key)

@@ -20,7 +20,7 @@ from tidegate.gateway.http.http1 import ResponseHead
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
-    made = Records(tmp_path_factory.mktemp("journalling"))
+    made = Records(tmp_path_factory.mktemp("event-builder"))
     made.add_pool("p")
     yield made
     made.close()

@@ -38,13 +38,13 @@ def other(file: Path) -> Iterator[KeyLocks]:
     opened.close()
 
 
-def test_a_stripe_is_stable_and_within_bounds() -> None:
+def test_a_lock_is_stable_and_within_bounds() -> None:
     assert lock_number("b", "k") == lock_number("b", "k")
     assert all(0 <= lock_number("b", f"key {number}") < LOCKS for number in range(1000))
     assert lock_number("b", "a:b\n/\U0001f600") != lock_number("b", "a:b\n/\U0001f601")
 
 
-def test_a_stripe_has_one_holder_over_all_processes(order: KeyLocks, other: KeyLocks) -> None:
+def test_a_lock_has_one_holder_over_all_processes(order: KeyLocks, other: KeyLocks) -> None:
     assert order.try_acquire(7)
     assert not order.try_acquire(7)
     assert not other.try_acquire(7)
@@ -53,13 +53,13 @@ def test_a_stripe_has_one_holder_over_all_processes(order: KeyLocks, other: KeyL
     assert other.try_acquire(7)
 
 
-def test_every_stripe_is_held_for_itself(order: KeyLocks, other: KeyLocks) -> None:
+def test_every_lock_is_held_for_itself(order: KeyLocks, other: KeyLocks) -> None:
     """Also where the locks of several lie in one file."""
-    stripes = [first + far * 64 for first in (0, 1, 63) for far in (0, 1, 2, LOCKS // 64 - 1)]
-    assert all(order.try_acquire(stripe) for stripe in stripes[::2])
-    assert [other.try_acquire(stripe) for stripe in stripes] == [False, True] * (len(stripes) // 2)
-    order.release_all(stripes[::2])
-    assert all(other.try_acquire(stripe) for stripe in stripes[::2])
+    numbers = [first + far * 64 for first in (0, 1, 63) for far in (0, 1, 2, LOCKS // 64 - 1)]
+    assert all(order.try_acquire(number) for number in numbers[::2])
+    assert [other.try_acquire(number) for number in numbers] == [False, True] * (len(numbers) // 2)
+    order.release_all(numbers[::2])
+    assert all(other.try_acquire(number) for number in numbers[::2])
 
 
 def test_waiters_of_one_process_come_in_their_order_before_newcomers(order: KeyLocks) -> None:
@@ -84,7 +84,7 @@ def test_waiters_of_one_process_come_in_their_order_before_newcomers(order: KeyL
     assert uvloop.run(main()) == [0, 1, 2, 3, 4]
 
 
-def test_a_waiter_gets_the_stripe_when_another_process_gives_it_back(order: KeyLocks, other: KeyLocks) -> None:
+def test_a_waiter_gets_the_lock_when_another_process_gives_it_back(order: KeyLocks, other: KeyLocks) -> None:
     async def main() -> None:
         assert other.try_acquire(3)
         waiting = [asyncio.create_task(order.acquire(3)) for _ in range(2)]
@@ -103,7 +103,7 @@ def test_a_waiter_gets_the_stripe_when_another_process_gives_it_back(order: KeyL
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
 @pytest.mark.parametrize("holder", ["this process", "another"])
-def test_a_cancelled_waiter_in_any_place_keeps_nobody_from_the_stripe(
+def test_a_cancelled_waiter_in_any_place_keeps_nobody_from_the_lock(
     order: KeyLocks, other: KeyLocks, holder: str, gone: int
 ) -> None:
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_a_waiter_cancelled_in_the_moment_of_its_turn_hands_it_on(
         first = asyncio.create_task(order.acquire(3))
         others = [asyncio.create_task(order.acquire(3)) for _ in range(successors)]
         await asyncio.sleep(0)
-        order.release(3)  # the turn is given, the task has not run yet
+        order.release(3)  # the lock is given, the task has not run yet
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
@@ -144,7 +144,7 @@ def test_a_waiter_cancelled_in_the_moment_of_its_turn_hands_it_on(
     uvloop.run(main())
 
 
-def test_several_stripes_are_taken_together_or_not_at_all(order: KeyLocks, other: KeyLocks) -> None:
+def test_several_locks_are_taken_together_or_not_at_all(order: KeyLocks, other: KeyLocks) -> None:
     async def main() -> None:
         assert other.try_acquire(5)
         task = asyncio.create_task(order.acquire_all([9, 5, 1, 5]))
@@ -157,15 +157,15 @@ def test_several_stripes_are_taken_together_or_not_at_all(order: KeyLocks, other
         other.release_all([1, 5])
         assert await order.acquire_all([9, 5, 1, 5]) == [1, 5, 9]
         order.release_all([1, 5, 9])
-        assert all(other.try_acquire(stripe) for stripe in (1, 5, 9))
+        assert all(other.try_acquire(number) for number in (1, 5, 9))
 
     uvloop.run(main())
 
 
-def test_crossing_sets_of_stripes_never_wait_for_each_other(order: KeyLocks, other: KeyLocks) -> None:
-    async def changes(mine: KeyLocks, stripes: list[int]) -> None:
+def test_crossing_sets_of_locks_never_wait_for_each_other(order: KeyLocks, other: KeyLocks) -> None:
+    async def changes(mine: KeyLocks, numbers: list[int]) -> None:
         for _ in range(50):
-            held = await mine.acquire_all(stripes)
+            held = await mine.acquire_all(numbers)
             await asyncio.sleep(0)
             mine.release_all(held)
 
@@ -189,7 +189,7 @@ time.sleep(60)
 """
 
 
-def test_a_killed_process_frees_its_stripes_and_its_times_are_remembered(file: Path, order: KeyLocks) -> None:
+def test_a_killed_process_frees_its_locks_and_its_times_are_remembered(file: Path, order: KeyLocks) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(file)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"5000\n"

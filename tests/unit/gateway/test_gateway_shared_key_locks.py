@@ -24,7 +24,7 @@ from tidegate.core.errors import Unavailable
 from tidegate.gateway.changes import shared_key_locks
 from tidegate.gateway.changes.shared_key_locks import SharedKeyLocks
 
-STRIPE = 7
+NUMBER = 7
 SECOND = 1_000_000_000
 
 
@@ -54,7 +54,7 @@ class Machines:
         return self._opened[-1]
 
     def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """In an event loop, at the end of which every turn has been given back."""
+        """In an event loop, at the end of which every lock has been given back."""
 
         async def main() -> None:
             await work()
@@ -64,7 +64,7 @@ class Machines:
         uvloop.run(main())
 
     def holder(self) -> str | None:
-        return self.tables.get(f"or:{STRIPE}")
+        return self.tables.get(f"or:{NUMBER}")
 
     def close(self) -> None:
         for order in self._opened:
@@ -91,25 +91,25 @@ def test_a_key_is_changed_by_one_gateway_at_a_time_over_all_machines(machines: M
     orders = [machines.add(), machines.add(), machines.add()]
     inside = 0
     most = 0
-    turns = []
+    times = []
 
     async def change(number: int) -> None:
         nonlocal inside, most
         order = orders[number % 3]
-        await order.acquire(STRIPE)
+        await order.acquire(NUMBER)
         inside += 1
         most = max(most, inside)
         await asyncio.sleep(0.002)
-        turns.append(order.next_time(STRIPE, time.time_ns()))
+        times.append(order.next_time(NUMBER, time.time_ns()))
         inside -= 1
-        order.release(STRIPE)
+        order.release(NUMBER)
 
     async def work() -> None:
         await asyncio.gather(*[change(number) for number in range(30)])
 
     machines.run(work)
     assert most == 1
-    assert len(turns) == 30 and all(earlier < later for earlier, later in pairwise(turns))
+    assert len(times) == 30 and all(earlier < later for earlier, later in pairwise(times))
     assert machines.holder() is None
 
 
@@ -117,10 +117,10 @@ def test_another_key_does_not_wait(machines: Machines) -> None:
     one, other = machines.add(), machines.add()
 
     async def work() -> None:
-        await one.acquire(STRIPE)
-        await asyncio.wait_for(other.acquire(STRIPE + 1), 5)
-        one.release(STRIPE)
-        other.release(STRIPE + 1)
+        await one.acquire(NUMBER)
+        await asyncio.wait_for(other.acquire(NUMBER + 1), 5)
+        one.release(NUMBER)
+        other.release(NUMBER + 1)
 
     machines.run(work)
 
@@ -131,9 +131,9 @@ def test_times_rise_though_the_clocks_differ(machines: Machines) -> None:
     given = []
 
     async def change(order: SharedKeyLocks, clock: int) -> None:
-        await order.acquire(STRIPE)
-        given.extend(order.next_time(STRIPE, clock) for _ in range(2))
-        order.release(STRIPE)
+        await order.acquire(NUMBER)
+        given.extend(order.next_time(NUMBER, clock) for _ in range(2))
+        order.release(NUMBER)
 
     async def work() -> None:
         for number in range(4):
@@ -150,9 +150,9 @@ def test_a_gateway_that_begins_anew_goes_on_after_the_last_time(machines: Machin
     given = []
 
     async def change(order: SharedKeyLocks, clock: int) -> None:
-        await order.acquire(STRIPE)
-        given.append(order.next_time(STRIPE, clock))
-        order.release(STRIPE)
+        await order.acquire(NUMBER)
+        given.append(order.next_time(NUMBER, clock))
+        order.release(NUMBER)
 
     machines.run(lambda: change(first, far_ahead))
     fresh = machines.add()
@@ -184,12 +184,12 @@ def test_a_killed_holders_turn_comes_back_and_not_before_it_is_killed(machines: 
             assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
 
             async def work() -> None:
-                waiting = asyncio.create_task(order.acquire(STRIPE))
+                waiting = asyncio.create_task(order.acquire(NUMBER))
                 await asyncio.sleep(2 * short_lease)
                 assert not waiting.done(), "the holder lives and renews its entry"
                 holder.send_signal(signal.SIGKILL)
                 await asyncio.wait_for(waiting, 10 * short_lease)
-                order.release(STRIPE)
+                order.release(NUMBER)
 
             machines.run(work)
         finally:
@@ -200,14 +200,14 @@ def test_a_turn_is_kept_for_as_long_as_a_change_takes(machines: Machines, short_
     slow, other = machines.add(), machines.add()
 
     async def work() -> None:
-        await slow.acquire(STRIPE)
+        await slow.acquire(NUMBER)
         mine = machines.holder()
-        waiting = asyncio.create_task(other.acquire(STRIPE))
+        waiting = asyncio.create_task(other.acquire(NUMBER))
         await asyncio.sleep(2.5 * short_lease)
         assert machines.holder() == mine and not waiting.done()
-        slow.release(STRIPE)
+        slow.release(NUMBER)
         await asyncio.wait_for(waiting, 5)
-        other.release(STRIPE)
+        other.release(NUMBER)
 
     machines.run(work)
 
@@ -216,7 +216,7 @@ def test_who_stops_waiting_leaves_nothing_held(machines: Machines) -> None:
     one, other = machines.add(), machines.add()
 
     async def give_up(order: SharedKeyLocks, after: float) -> None:
-        waiting = asyncio.create_task(order.acquire(STRIPE))
+        waiting = asyncio.create_task(order.acquire(NUMBER))
         await asyncio.sleep(after)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -224,11 +224,11 @@ def test_who_stops_waiting_leaves_nothing_held(machines: Machines) -> None:
 
     async def work() -> None:
         await give_up(one, 0)  # while it is on its way to the tables
-        await asyncio.wait_for(other.acquire(STRIPE), 5)
-        await give_up(one, 0.05)  # while another machine has the turn
-        other.release(STRIPE)
-        await asyncio.wait_for(one.acquire(STRIPE), 5)
-        one.release(STRIPE)
+        await asyncio.wait_for(other.acquire(NUMBER), 5)
+        await give_up(one, 0.05)  # while another machine has the lock
+        other.release(NUMBER)
+        await asyncio.wait_for(one.acquire(NUMBER), 5)
+        one.release(NUMBER)
 
     machines.run(work)
     assert machines.holder() is None
@@ -241,17 +241,17 @@ def test_who_was_overtaken_sets_no_time_back(machines: Machines, monkeypatch: py
     early, late = 1_000 * SECOND, 2_000 * SECOND
 
     async def work() -> None:
-        await stopped.acquire(STRIPE)
-        assert stopped.next_time(STRIPE, early) == early
-        await asyncio.wait_for(other.acquire(STRIPE), 5)
-        assert other.next_time(STRIPE, late) == late
-        other.release(STRIPE)
+        await stopped.acquire(NUMBER)
+        assert stopped.next_time(NUMBER, early) == early
+        await asyncio.wait_for(other.acquire(NUMBER), 5)
+        assert other.next_time(NUMBER, late) == late
+        other.release(NUMBER)
         await other.all_released()
-        stopped.release(STRIPE)
+        stopped.release(NUMBER)
         await stopped.all_released()
-        await other.acquire(STRIPE)
-        assert other.next_time(STRIPE, early) > late
-        other.release(STRIPE)
+        await other.acquire(NUMBER)
+        assert other.next_time(NUMBER, early) > late
+        other.release(NUMBER)
 
     machines.run(work)
 
@@ -264,15 +264,15 @@ def test_without_redis_no_turn_is_had_and_none_is_left_behind(tmp_path: Path) ->
         order = machines.add()
 
         async def work() -> None:
-            await order.acquire(STRIPE)
+            await order.acquire(NUMBER)
             server.stop()
             for _ in range(2):
                 with pytest.raises(Unavailable):
-                    await order.acquire(STRIPE + 1)
-            order.release(STRIPE)
+                    await order.acquire(NUMBER + 1)
+            order.release(NUMBER)
             await order.all_released()
             with pytest.raises(Unavailable):
-                await asyncio.wait_for(order.acquire(STRIPE), 10)
+                await asyncio.wait_for(order.acquire(NUMBER), 10)
 
         machines.run(work)
         machines.close()
@@ -283,14 +283,14 @@ def test_an_answer_that_got_lost_does_not_lock_its_asker_out(machines: Machines)
     order = machines.add()
 
     async def work() -> None:
-        await order.acquire(STRIPE)
+        await order.acquire(NUMBER)
         token = machines.holder()
-        order.release(STRIPE)
+        order.release(NUMBER)
         await order.all_released()
         assert token is not None
-        machines.tables.put(f"or:{STRIPE}", token, expires_in=60)
-        await asyncio.wait_for(order.acquire(STRIPE), 5)
-        order.release(STRIPE)
+        machines.tables.put(f"or:{NUMBER}", token, expires_in=60)
+        await asyncio.wait_for(order.acquire(NUMBER), 5)
+        order.release(NUMBER)
 
     machines.run(work)
     assert machines.holder() is None

@@ -89,6 +89,11 @@ class Change:
             self._gateway.intents.end(self._intent)
             self._intent = 0
 
+    def refused(self) -> None:
+        """The backend has not made the change."""
+        self.close_intent()
+        self.unlock()
+
     # --- the log ---------------------------------------------------------------------------------
 
     def event_time(self, key: str) -> int:

@@ -15,7 +15,6 @@ from tidegate.gateway.http.http1 import chunk
 if TYPE_CHECKING:
     from tidegate.gateway.http.backend import BackendConnection
     from tidegate.gateway.http.connection import ClientConnection
-    from tidegate.gateway.requests.forwarding import ForwardedRequest
     from tidegate.gateway.requests.intake import Intake
 
 HELD_BACK_BYTES = 16 * 1024
@@ -39,27 +38,30 @@ class BodyOwner(Protocol):
 
 
 class BodyStream:
-    __slots__ = ("_client", "_held_back", "_intake", "_is_chunked", "_loop", "_owner", "_splice")
+    __slots__ = ("_client", "_held_back", "_intake", "_is_chunked", "_loop", "_owner", "_splice", "_start")
 
     def __init__(
         self,
         owner: BodyOwner,
         loop: asyncio.AbstractEventLoop,
-        client: ClientConnection | None,
         intake: Intake,
-        request: ForwardedRequest,
+        start: bytes,
+        *,
+        is_chunked: bool,
     ) -> None:
+        """`start` is what of the body is here already; it goes out with what follows it."""
         self._owner = owner
         self._loop = loop
-        self._client = client
         self._intake = intake
-        self._is_chunked = request.is_chunked
+        self._start = start
+        self._is_chunked = is_chunked
+        self._client: ClientConnection | None = None
         self._held_back: list[bytes] = []
         self._splice: splice.Splice | None = None
 
     def piece(self, payload: bytes) -> bytes:
         """What of the body may go out now that this much more of it is here."""
-        piece = chunk(payload) if self._is_chunked else payload
+        piece = self._framed(payload)
         intake = self._intake
         if intake.payload_length is not None and intake.payload_length - intake.payload_bytes < HELD_BACK_BYTES:
             self._held_back.append(piece)
@@ -69,13 +71,19 @@ class BodyStream:
     def last_piece(self, payload: bytes) -> bytes:
         """What is left of the body, with this end of it."""
         held_back, self._held_back = self._held_back, []
-        return b"".join((*held_back, chunk(payload) if self._is_chunked else payload))
+        return b"".join((*held_back, self._framed(payload)))
 
-    def splice_if_worthwhile(self, connection: BackendConnection) -> None:
-        intake, client = self._intake, self._client
+    def _framed(self, payload: bytes) -> bytes:
+        if self._start:
+            payload, self._start = self._start + payload, b""
+        return chunk(payload) if self._is_chunked else payload
+
+    def splice_if_worthwhile(self, client: ClientConnection | None, connection: BackendConnection) -> None:
+        intake = self._intake
         if client is None or client.plain_socket is None or not intake.bypassable:
             return
         if intake.left - HELD_BACK_BYTES >= splice.SMALLEST:
+            self._client = client
             self._owner.hold_client()
             self._loop.call_soon(self._splice_when_drained, connection)
 

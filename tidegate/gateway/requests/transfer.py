@@ -36,7 +36,6 @@ class Transfer:
         "_reply_path",
         "_request",
         "_retried",
-        "_start",
         "_starts",
         "_stream",
         "reply",
@@ -49,7 +48,6 @@ class Transfer:
         self._connection: BackendConnection | None = None
         self._stream: BodyStream | None = None
         self._reply_path: ReplyPath | None = None
-        self._start = b""
         self._starts = True
         self._last_bytes = b""
         self._retried = False
@@ -67,8 +65,7 @@ class Transfer:
     def stream(self, start: bytes, intake: Intake) -> None:
         """A request whose body, which has this start, is still to come."""
         exchange = self._exchange
-        self._start = start
-        self._stream = BodyStream(exchange, exchange.gateway.loop, exchange.client, intake, self._request)
+        self._stream = BodyStream(exchange, exchange.gateway.loop, intake, start, is_chunked=self._request.is_chunked)
         self._with_connection(self._stream_connected)
 
     def _stream_connected(self) -> None:
@@ -106,8 +103,6 @@ class Transfer:
         connection, stream = self._connection, self._stream
         if connection is None or stream is None or self.reply is not None:
             return  # the backend has answered already and reads no more
-        if self._start:
-            payload, self._start = self._start + payload, b""
         if complete:
             self._last_bytes = stream.last_piece(payload)
             self._commit()
@@ -115,7 +110,7 @@ class Transfer:
         piece = stream.piece(payload)
         if piece:
             connection.write(self._started() + piece)
-            stream.splice_if_worthwhile(connection)
+            stream.splice_if_worthwhile(self._exchange.client, connection)
 
     def _started(self) -> bytes:
         """The head and what goes before the body, with the first bytes that are sent; then nothing."""
@@ -176,9 +171,8 @@ class Transfer:
             # A backend that stops, or has trouble: whatever it says, the client can only try again.
             exchange.backend_failed(f"the backend answered with status {head.status}")
             return
-        if operation.logs_events:  # the backend has refused the change
-            exchange.change.close_intent()
-            exchange.change.unlock()
+        if operation.logs_events:
+            exchange.change.refused()
         exchange.touch_deadline()
         if self.sent and self._is_looked_into(head):
             return
@@ -266,8 +260,7 @@ class Transfer:
             exchange.cut_off()
         elif self._may_retry(connection):
             # An idle connection that the backend closed just now: nothing was lost but the connection.
-            self._retried = True
-            self._starts = True
+            self._retried = self._starts = True
             self.sent = False
             exchange.spawn(self._connect(self._commit))
         else:
