@@ -104,3 +104,9 @@ def test_the_example_settings_file_is_valid(tmp_path: Path) -> None:
     from tidegate.settings import load
 
     assert load(tmp_path, config=ROOT / "deploy" / "tidegate.toml").gateway.port == 443
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:tidegate|tests|bench|scripts)/[\w./-]+)`", page.read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
