@@ -392,3 +392,22 @@ print(sum(end for _, end in FileTopics(disk / "topics").bounds("t")) == len(kept
 def test_a_full_disk_refuses_to_write_goes_on_reading_and_takes_up_again(tmp_path: Path) -> None:
     done = run_on_small_disk(ON_A_FULL_DISK, tmp_path / "disk", size="8m")
     assert done.stdout.splitlines() == ["True", "True True", "1 0 ['t']", "True"], done.stderr
+
+
+def test_who_slept_while_everything_was_trimmed_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_appender, "SEGMENT_BYTES", 500)
+    busy, sleepers = FileTopics(place), [FileTopics(place) for _ in range(3)]
+    busy.create("t", 2)
+    for sleeper in sleepers:
+        sleeper.append("t", [Record("a", b"early"), Record("b", b"early")])
+        assert len(values(sleeper)) > 0
+    for number in range(60):
+        busy.append("t", [Record(f"k{number}", bytes(100))])
+    for partition, (_, end) in enumerate(busy.bounds("t")):
+        busy.trim("t", partition, end)
+    assert len(segments(place)) == 1
+    assert sleepers[0].bounds("t") == busy.bounds("t")
+    assert sleepers[1].read("t", 0, 0, 10) == []
+    sleepers[2].append("t", [Record("a", b"late")])
+    for topics in (busy, *sleepers):
+        assert values(topics) == [b"late"]

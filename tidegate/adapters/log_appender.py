@@ -99,7 +99,7 @@ class LogAppender:
             segment = self._open_active()
         if self._tail is None or self._cuts != self._state.cuts:
             self._tail, self._cuts = start_of(self._segments, segment.base), self._state.cuts
-        self._tail.follow(self._segments, self._state.written)
+        self._tail.follow(self._segments, segment.base, self._state.written)
         return self._begin_segment(segment) if self._state.written >= segment.base + SEGMENT_BYTES else segment
 
     def _open_active(self) -> OpenSegment:

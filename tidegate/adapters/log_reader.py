@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidegate.adapters.log_frames import Frame, ends, messages
 from tidegate.adapters.log_segments import Segments
@@ -18,6 +20,8 @@ from tidegate.ports import Message
 
 _CHECKPOINT_BYTES = 256 * 1024
 _ATTEMPTS = 10
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -32,8 +36,11 @@ class Tail:
             self.ends[partition] = end
         self.position = batch.end
 
-    def follow(self, segments: Segments, position: int) -> None:
-        """Goes on to the position, over whatever lies between."""
+    def follow(self, segments: Segments, active: int, position: int) -> None:
+        """Goes on to the position, which lies in the active segment: what came before that is in its header, and its
+        files may be gone."""
+        if self.position < active:
+            self.position, self.ends = active, list(segments.header(active))
         for batch in segments.batches(self.position, position):
             self.take(batch)
         self.position = position
@@ -57,17 +64,25 @@ class LogReader:
         self._reached: dict[int, tuple[int, int]] = {}  # by partition: (offset, position)
 
     def bounds(self) -> list[tuple[int, int]]:
-        with self._mutex:
-            return list(zip(self._state.starts, self._follow().ends, strict=True))
+        return self._despite_trimming(self._bounds)
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
+        return self._despite_trimming(lambda: self._read(partition, offset, limit))
+
+    def _despite_trimming(self, look: Callable[[], Found]) -> Found:
+        """A segment may be removed between seeing and opening it: what is left begins later."""
         for _ in range(_ATTEMPTS):
             try:
-                return self._read(partition, offset, limit)
-            except FileNotFoundError:  # a segment was trimmed meanwhile: what is left begins later
+                return look()
+            except FileNotFoundError:
                 with self._mutex:
                     self._segments.look()
-        return self._read(partition, offset, limit)
+        return look()
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        with self._mutex:
+            starts = self._state.starts  # first: no start is seen beyond its end
+            return list(zip(starts, self._follow().ends, strict=True))
 
     def _read(self, partition: int, offset: int, limit: int) -> list[Message]:
         with self._mutex:
@@ -93,7 +108,8 @@ class LogReader:
 
     def _follow(self) -> Tail:
         """Takes notice of what was appended since."""
-        self._tail.follow(self._segments, max(self._tail.position, self._state.committed))
+        active = self._state.active  # first: what is committed then lies in it, or in one that follows it
+        self._tail.follow(self._segments, active, max(active, self._tail.position, self._state.committed))
         return self._tail
 
     def _seek(self, partition: int, offset: int, end: int) -> int:
