@@ -42,6 +42,7 @@ class FileLog:
 
 class FileTopics:
     def __init__(self, directory: Path, *, lease_seconds: float = 10.0) -> None:
+        directory = directory.resolve()  # it may be a link to a place on another disk, which is made there
         self._logs = directory / _LOGS
         with translated(directory):
             for path in (directory, self._logs):

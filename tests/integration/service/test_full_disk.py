@@ -39,7 +39,8 @@ def filled(request: pytest.FixtureRequest, place: Path) -> Iterator[tuple[SmallD
     small, part = place / "small", request.param
     data = small / "data" if part == "all" else place / "data"
     if part in ("tables", "topics"):
-        linked(data, f"{part}.db", small / f"{part}.db")
+        name = "tables.db" if part == "tables" else "topics"
+        linked(data, name, small / name)
     service = SmallDiskService(data, {"lifecycle.engine": "listing"}, small=small)
     try:
         service.start()
