@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes races clients clean
+.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes histories races clients clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -65,6 +65,10 @@ probe: ## 10,000 mixed operations and a killed gateway, then the metadata log re
 crashes: ## processes killed at random points over 50 rounds of passes (CRASH_PASSES, CRASH_SEED)
 	@scripts/setup.sh dev
 	@CRASH_PASSES=$${CRASH_PASSES:-50} $(PYTHON_VENV) -m pytest -s tests/integration/lifecycle/test_pass_kills.py
+
+histories: ## 20,000 generated buckets through many passes: what is planned is what the core says (HISTORIES)
+	@scripts/setup.sh dev
+	@HISTORIES=$${HISTORIES:-20000} $(PYTHON_VENV) -m pytest $(addprefix tests/unit/pipeline/test_pipeline_,evaluate.py histories.py passes.py)
 
 races: ## 10,000 objects that are due, each rewritten while its delete runs (RACES, RACES_SEED)
 	@scripts/setup.sh dev

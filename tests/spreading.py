@@ -12,14 +12,26 @@ from xdist.scheduler import LoadFileScheduling
 # What starts once per worker, by the modules that use it; folders stand for all of their modules.
 SHARED = {
     "a broker": ("tests/contract/",),
+    "a Spark session": (
+        "tests/unit/pipeline/",
+        "tests/integration/pipeline/",
+        "tests/unit/lifecycle/test_lifecycle_spark_engine.py",
+    ),
+    "an impatient gateway": (
+        "tests/integration/gateway/test_gateway_access.py",
+        "tests/integration/gateway/test_gateway_form_uploads.py",
+        "tests/integration/gateway/test_gateway_life.py",
+        "tests/integration/gateway/test_gateway_limits.py",
+    ),
     "short days": (
         "tests/integration/lifecycle/test_action_kinds.py",
         "tests/integration/lifecycle/test_lifecycle_commands.py",
         "tests/integration/lifecycle/test_pass_reports.py",
     ),
 }
-# Modules and folders of half a minute and more, the longest first.
+# Modules and folders of half a minute and more, the longest first, each with those that share its servers.
 LONGEST = (
+    "tests/unit/pipeline/",
     "tests/integration/lifecycle/test_action_kinds.py",
     "tests/integration/service/test_full_disk.py",
     "tests/integration/lifecycle/test_pass_kills.py",
@@ -35,15 +47,11 @@ LONGEST = (
     "tests/integration/service/test_least_privilege.py",
     "tests/integration/lifecycle/test_lifecycle_faults.py",
     "tests/integration/clients/test_command_line_clients.py",
-    "tests/unit/pipeline/",
     "tests/integration/gateway/test_gateway_connections.py",
     "tests/probe/",
     "tests/integration/pools/",
-    "tests/integration/pipeline/",
-    "tests/integration/gateway/test_gateway_access.py",
     "tests/integration/gateway/test_gateway_healing.py",
     "tests/integration/gateway/test_gateway_on_redis.py",
-    "tests/integration/gateway/test_gateway_limits.py",
 )
 
 

@@ -11,13 +11,11 @@ from spark_session import spark
 sys.path.append(str(Path(__file__).parents[1] / "core" / "lifecycle"))
 sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
 
-HISTORIES = 2000
-
 
 @pytest.fixture(scope="session")
 def ruled_histories():
     """Generated histories, each with rules; the tests of all ways to a plan use the same."""
-    from history_cases import generated_histories
+    from history_cases import HISTORIES, generated_histories
 
     return generated_histories(HISTORIES)
 

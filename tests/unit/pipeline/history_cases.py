@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, BucketContext
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 
+HISTORIES = int(os.environ.get("HISTORIES", "1000"))
 KEY = "k"
 # All histories are looked at from the same few moments, so that many fit one frame.
 PRESENTS = (MIDNIGHT + 4 * DAY - 1, MIDNIGHT + 4 * DAY)

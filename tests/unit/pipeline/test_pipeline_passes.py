@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from history_cases import HISTORIES
 from log_cases import Log
 from pass_cases import PASSES, lives
 from plans import entries_of_spark, uploads_frame, versions_frame
@@ -19,8 +20,6 @@ from tidegate.pipeline.plan.actions import actions_frame, most_newer
 from tidegate.pipeline.plan.evaluate import evaluate
 from tidegate.pipeline.plan.replay import Replayer
 from tidegate.pipeline.plan.version_roles import of_uploads, placed
-
-HISTORIES = 2000
 
 
 @pytest.fixture(scope="module")
