@@ -68,7 +68,7 @@ crashes: ## processes killed at random points over 50 rounds of passes (CRASH_PA
 
 histories: ## 20,000 generated buckets through many passes: what is planned is what the core says (HISTORIES)
 	@scripts/setup.sh dev
-	@HISTORIES=$${HISTORIES:-20000} $(PYTHON_VENV) -m pytest $(addprefix tests/unit/pipeline/test_pipeline_,evaluate.py histories.py passes.py)
+	@HISTORIES=$${HISTORIES:-20000} $(PYTHON_VENV) -m pytest $(addprefix tests/unit/pipeline/plan/test_pipeline_,evaluate.py histories.py passes.py)
 
 races: ## 10,000 objects that are due, each rewritten while its delete runs (RACES, RACES_SEED)
 	@scripts/setup.sh dev

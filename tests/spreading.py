@@ -15,7 +15,7 @@ SHARED = {
     "a Spark session": (
         "tests/unit/pipeline/",
         "tests/integration/pipeline/",
-        "tests/unit/lifecycle/test_lifecycle_spark_engine.py",
+        "tests/unit/lifecycle/passes/test_lifecycle_spark_engine.py",
     ),
     "an impatient gateway": (
         "tests/integration/gateway/test_gateway_access.py",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "scripts"))
 
 import servers
 
