@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.events import EventKind
@@ -23,9 +23,17 @@ from tidegate.core.shards import SHARDS, bucket_day
 from tidegate.pipeline.log.event_columns import NS_PER_DAY
 from tidegate.pipeline.log.log_table import Span
 from tidegate.pipeline.plan.actions import NEVER_NS, RuledBucket, ScopedAction
-from tidegate.pipeline.plan.version_roles import is_null
+from tidegate.pipeline.plan.version_roles import IS_NULL
 
 _STARTS = (EventKind.PUT.value, EventKind.DELETE_MARKER.value)
+# A shard is one of those that are bits of a number.
+_IS_AMONG = "getbit(shards, shard) = 1"
+_IS_CANDIDATE = f"""
+    ts_ns BETWEEN first_ns AND last_ns
+    AND array_contains(operations, operation)
+    AND {_IS_AMONG}
+    AND startswith(key, prefix)
+    AND (NOT nulls_only OR operation NOT IN {_STARTS} OR {IS_NULL})"""
 _CROSSING_SCHEMA = pa.schema(
     [
         ("bucket_uid", pa.string()),
@@ -125,17 +133,8 @@ def candidates(
         for crossing, day in met
     ]
     crossed = session.createDataFrame(pa.Table.from_pylist(rows, schema=_CROSSING_SCHEMA))
-    operation = F.col("operation")
-    counts = ~F.col("nulls_only") | ~operation.isin(*_STARTS) | is_null()
-    crossing = (
-        F.col("ts_ns").between(F.col("first_ns"), F.col("last_ns"))
-        & F.array_contains(F.col("operations"), operation)
-        & _is_among(F.col("shard"))
-        & F.col("key").startswith(F.col("prefix"))
-        & counts
-    )
     joined = events.join(F.broadcast(crossed), ["bucket_day", "bucket_uid"])
-    return joined.where(crossing).select(*events.columns, "way")
+    return joined.where(_IS_CANDIDATE).select(*events.columns, "way")
 
 
 def newly_due(plan: DataFrame, session: SparkSession, frontiers: Sequence[Frontier]) -> DataFrame:
@@ -146,13 +145,8 @@ def newly_due(plan: DataFrame, session: SparkSession, frontiers: Sequence[Fronti
         for after_ns, shards in frontier.stretches().items()
     ]
     reached = session.createDataFrame(pa.Table.from_pylist(rows, schema=_FRONTIER_SCHEMA))
-    is_new = F.col("newest_due_ns") > F.col("after_ns")
     joined = plan.join(F.broadcast(reached), "bucket_uid")
-    return joined.where(is_new & _is_among(F.col("shard"))).select(*plan.columns)
-
-
-def _is_among(shard: Column) -> Column:
-    return F.getbit(F.col("shards"), shard) == 1
+    return joined.where(f"newest_due_ns > after_ns AND {_IS_AMONG}").select(*plan.columns)
 
 
 def _crossed(bucket: RuledBucket, shards: int, after_ns: int, until_ns: int) -> Iterator[DueWindow]:

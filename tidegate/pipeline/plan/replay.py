@@ -34,6 +34,8 @@ _OBJECT = ["key_hash", "bucket_day", "ts_ns"]
 _REPLACES = (EventKind.PUT.value, EventKind.DELETE.value, EventKind.DELETE_MARKER.value)
 # So many candidates are sent to where the log is read; with more, the log is shuffled to where the candidates are.
 _MOST_TO_SEND = 1_000_000
+# What becomes of so few is judged by one task: to exchange rows between several costs more.
+_MOST_OF_ONE_TASK = 25_000
 
 Buckets = Mapping[str, RuledBucket]
 
@@ -91,6 +93,8 @@ class Replayer:
             for way, count in counts.items()
             if way is not _Way.STORE
         ]
+        if subjects and sum(counts.values()) <= _MOST_OF_ONE_TASK:
+            subjects = [reduce(DataFrame.unionByName, subjects).coalesce(1)]
         unsure = kept.where(F.col("way") == _Way.STORE.value).select("bucket_uid", "bucket", "key").distinct()
         return Replay(
             plan=self._plan(subjects, list(buckets.values()), frontiers) if subjects else None,
@@ -112,7 +116,7 @@ class Replayer:
         if way is _Way.OBJECT:
             return self._objects(events.where(F.col("operation") == EventKind.PUT.value), is_few, found)
         # A key that shares its hash with a candidate's is replayed, too, and found not to be due.
-        hashes = _sent(events.select("key_hash").distinct(), is_few)
+        hashes = _sent(events.select("key_hash"), is_few)
         if way is _Way.UPLOAD:
             return self._uploads(hashes, found)
         return self._versions(hashes, found, buckets)

@@ -21,6 +21,9 @@ from tidegate.pipeline.plan.task_writer import TaskWriter
 from tidegate.settings import Settings
 
 _COUNTS = "bucket_uid string, is_handed_over boolean, tasks long"
+# So many rows of a plan are read by one task. With several, rows must be exchanged to be counted, and read twice to be
+# sorted: Spark has to learn where to cut them.
+_ROWS_OF_ONE_TASK = 50_000
 
 
 def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
@@ -56,8 +59,12 @@ def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
 
 def read_plan(session: SparkSession, folder: Path) -> DataFrame | None:
     """The plan of a folder; None if it is empty, which is found out without Spark."""
-    files = [str(file) for file in sorted(folder.glob("*.parquet")) if pq.read_metadata(file).num_rows]
-    return session.read.schema(PLAN_SCHEMA).parquet(*files) if files else None
+    rows = {str(file): pq.read_metadata(file).num_rows for file in sorted(folder.glob("*.parquet"))}
+    files = [file for file in rows if rows[file]]
+    if not files:
+        return None
+    plan = session.read.schema(PLAN_SCHEMA).parquet(*files)
+    return plan.coalesce(1) if sum(rows.values()) <= _ROWS_OF_ONE_TASK else plan
 
 
 def publish_plan(session: SparkSession, folder: Path, settings: Settings, data: Path, *, pass_id: str) -> Published:

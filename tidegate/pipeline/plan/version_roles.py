@@ -20,6 +20,7 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.subjects import VersionRole
 from tidegate.pipeline.plan.actions import NEVER_NS
 
+IS_NULL = f"version_id IN ('', '{NULL_VERSION}')"
 _TAGS = MapType(StringType(), StringType())
 _IDENTITY = [
     StructField("bucket_uid", StringType()),
@@ -126,7 +127,7 @@ def of_uploads(uploads: DataFrame) -> DataFrame:
 
 def is_null() -> Column:
     """Whether a row is of the null version of its key, however the bucket's state makes events and listings name it."""
-    return F.col("version_id").isin("", NULL_VERSION)
+    return F.expr(IS_NULL)
 
 
 def _subjects(rows: DataFrame) -> DataFrame:

@@ -105,7 +105,11 @@ def test_before_each_commit_it_is_told_how_old_the_events_of_each_bucket_are(log
     assert len(told) == 4, "nothing was landed"
 
 
-def test_many_small_commits_land_the_same_as_one(log):
+@pytest.mark.parametrize("rows_of_one_task", [0, 10])
+def test_many_small_commits_land_the_same_as_one(log, monkeypatch, rows_of_one_task):
+    """By one task each, and by several: 17 records, and the last 6."""
+    monkeypatch.setattr(landing, "_ROWS_OF_ONE_TASK", rows_of_one_task)
+    monkeypatch.setattr(landing, "_ROWS_PER_TASK", 8)
     log.append(*(put(number) for number in range(40)))
     assert log.land(commit_records=17).events == 40
     assert log.sizes() == list(range(40))

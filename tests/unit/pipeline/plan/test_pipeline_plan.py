@@ -15,7 +15,7 @@ from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC, TASK_TOPICS
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, ObjectTask
-from tidegate.pipeline.plan import version_roles
+from tidegate.pipeline.plan import task_publishing, version_roles
 from tidegate.pipeline.plan.actions import RuledBucket, actions_frame
 from tidegate.pipeline.plan.evaluate import evaluate
 from tidegate.pipeline.plan.handed_over import HandedOver
@@ -70,7 +70,10 @@ def test_what_is_held_is_in_the_plan_and_is_no_task(plan):
     assert all("held" not in row.key for row in tasks(plan, pass_id="p").collect())
 
 
-def test_executors_append_every_task_once_and_count_per_bucket(spark, plan, tmp_path):
+@pytest.mark.parametrize("rows_of_one_task", [0, 1000])
+def test_executors_append_every_task_once_and_count_per_bucket(spark, plan, tmp_path, monkeypatch, rows_of_one_task):
+    """By one task, and by several."""
+    monkeypatch.setattr(task_publishing, "_ROWS_OF_ONE_TASK", rows_of_one_task)
     settings = Settings()
     topics = assembly.open_topics(settings, tmp_path)
     for topic in TASK_TOPICS:

@@ -17,6 +17,7 @@ from tidegate.core.lifecycle.partition import partition
 from tidegate.core.lifecycle.rules import Action, ActionKind, Filter, Rule, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import shard
+from tidegate.pipeline.plan import replay as replaying
 from tidegate.pipeline.plan.actions import RuledBucket, ScopedAction
 from tidegate.pipeline.plan.frontier import Frontier
 from tidegate.pipeline.plan.replay import Replayer
@@ -76,7 +77,11 @@ def replayed(spark, log, frontiers):
     return found
 
 
-def test_the_replay_of_generated_histories_is_the_cores_plan_of_what_became_due(spark, log, cases):
+@pytest.mark.parametrize("most", [0, 25_000])
+def test_the_replay_of_generated_histories_is_the_cores_plan_of_what_became_due(spark, log, cases, monkeypatch, most):
+    """By one task, and by several that exchange what they read."""
+    monkeypatch.setattr(replaying, "_MOST_OF_ONE_TASK", most)
+    monkeypatch.setattr(replaying, "_MOST_TO_SEND", most)
     found, unsure = replayed(spark, log, [frontier(uid, key, *given) for uid, key, _, *given in cases])
     expected = []
     for uid, key, events, rule_set, terms, after_ns in cases:
