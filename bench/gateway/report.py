@@ -24,12 +24,20 @@ class Goal:
 
 def goals(results: dict[str, Any]) -> list[Goal]:
     found = [
-        Goal(f"CPU per 1 KiB {kind.upper()}, Tidegate / nginx", _ratio(results["small"][kind], "cpu"), 1.2)
-        for kind in ("get", "put")
+        Goal(f"CPU per 1 KiB {kind.upper()}, Tidegate / nginx", _ratio(results["small"][kind], "cpu"), limit)
+        for kind, limit in (("get", 1.5), ("put", 3.0))
     ]
     found += [
         Goal(f"CPU per MiB of 64 MiB {kind.upper()}, Tidegate / nginx", _ratio(results["large"][kind], "cpu"), 1.0)
         for kind in ("get", "put")
+    ]
+    connections = results["options"]["connections"]
+    found += [
+        Goal(f"ms added to 1 KiB PUT at p50, {count}", _added_milliseconds(ways["put"]), limit)
+        for count, ways, limit in (
+            ("1 connection", results["unloaded"], 1.0),
+            (f"{connections} connections", results["small"], 3.0),
+        )
     ]
     if "log" in results:
         found.append(Goal("share of PUT throughput that the metadata log costs", results["log"]["share"], 0.10))
@@ -106,6 +114,10 @@ def _log_line(log: dict[str, Any]) -> str:
 
 def _ratio(ways: dict[str, Figures], figure: str) -> float:
     return ways["tidegate"][figure] / ways["nginx"][figure]
+
+
+def _added_milliseconds(ways: dict[str, Figures]) -> float:
+    return (ways["tidegate"]["p50"] - ways["direct"]["p50"]) * 1e3
 
 
 def _shown(ways: dict[str, Figures], figure: str) -> str:

@@ -8,7 +8,7 @@ the backend's request is built from these alone. The table of all operations is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -235,9 +235,11 @@ def _check_headers(operation: Operation, headers: Mapping[bytes, bytes]) -> None
             )
 
 
-def passed_on(operation: Operation, headers: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
+def passed_on(operation: Operation, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """The headers of a request that the backend's request has as they are."""
-    known = operation.headers
-    for name, value in headers.items():
-        if name in known or (operation.has_metadata and name.startswith(METADATA)):
-            yield name, value
+    known, has_metadata = operation.headers, operation.has_metadata
+    return [
+        (name, value)
+        for name, value in headers.items()
+        if name in known or (has_metadata and name.startswith(METADATA))
+    ]
