@@ -18,32 +18,28 @@ from typing import Any
 from tidegate import metrics
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.hosts import TrustedHosts
-from tidegate.core.records import GatewayEntry, ManagerEntry
+from tidegate.core.records import GatewayEntry
 from tidegate.core.s3errors import S3Error
+from tidegate.gateway.backends import Backends
 from tidegate.gateway.changes.healer import Healer
 from tidegate.gateway.changes.intents import Intents
 from tidegate.gateway.changes.key_locks import KeyLocks
 from tidegate.gateway.changes.log_writer import LogWriter
 from tidegate.gateway.changes.write_gate import WriteGate
 from tidegate.gateway.http.access_log import AccessLine
-from tidegate.gateway.http.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
 from tidegate.gateway.http.connection import ClientConnection
 from tidegate.gateway.requests.admission import Admission
-from tidegate.gateway.requests.directory import Directory, Missing, PoolView
+from tidegate.gateway.requests.directory import Directory
 from tidegate.gateway.requests.exchange import Exchange
 from tidegate.logs import AccessLog
-from tidegate.pools.catalogue import ENDPOINT, LAST_ACCESS
+from tidegate.pools.catalogue import LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
-from tidegate.pools.waking import wake
 from tidegate.ports import Tables
 from tidegate.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_HEALTH_SECONDS = 3.0
-_CONNECT_TRIES = 3
-_HEALTH_CHECK = b"GET / HTTP/1.1\r\nHost: tidegate\r\n\r\n"
 _AUTH_CODES = frozenset(
     (
         "AccessDenied",
@@ -84,6 +80,7 @@ class Gateway:
         self.log_writer = log_writer
         self.intents = intents
         self.gate = gate
+        self.backends = Backends(settings, data, loop, tables, directory, change_counter, self._touch)
         self.healer = Healer(self)
         self.connections: set[ClientConnection] = set()
         # Those without a request, since when: the longest idle first.
@@ -95,7 +92,6 @@ class Gateway:
         self.stall_seconds = settings.gateway.stall_seconds
         self._access = AccessLine(access_log)
         self._access_log = access_log
-        self._backends: dict[str, BackendPool] = {}
         self._trusted = TrustedHosts.of(settings.gateway.trusted_hosts, _resolve)
         self._request_prefix = secrets.token_hex(5).upper()
         self._request_count = 0
@@ -105,7 +101,6 @@ class Gateway:
         self._bytes_out = 0
         self._seconds = metrics.Durations(metrics.REQUEST_SECONDS)
         self._touched: set[str] = set()
-        self._suspects: set[str] = set()
         self._date = (0, "")
         self._background: set[asyncio.Task[None]] = set()
         self.name = f"gateway:{socket.gethostname()}:{os.getpid()}"
@@ -180,97 +175,9 @@ class Gateway:
         if admission.operation.changes:
             self.gate.check(admission.pool.pool.directory, removes=admission.operation.removes, size=size)
 
-    # --- backends --------------------------------------------------------------------------------
-
-    def backends(self, address: str) -> BackendPool:
-        pool = self._backends.get(address)
-        if pool is None:
-            settings = self.settings.gateway
-            pool = self._backends[address] = BackendPool(
-                address,
-                connect_seconds=settings.backend_connect_seconds,
-                keep=settings.backend_idle_connections,
-                loop=self.loop,
-            )
-        return pool
-
-    async def connect(self, view: PoolView) -> tuple[BackendConnection, PoolView]:
-        """A connection to the pool's backend, which is woken if it sleeps and replaced if it is gone."""
-        tries = _CONNECT_TRIES
-        while True:
-            tries -= 1
-            view = await self.awake(view)
-            assert view.address is not None
-            try:
-                return await self.backends(view.address).connect(), view
-            except (BackendGone, BackendSilent) as error:
-                self.count_backend_error("connect")
-                logger.warning("pool %s: %s", view.pool.name, error)
-                await self.purge(view)
-                if tries == 0:
-                    raise
-
-    async def awake(self, view: PoolView) -> PoolView:
-        """The pool with the address of a running backend."""
-        name = view.pool.name
-        current = await self._current(name) or view
-        if current.address is None:
-            self._touched.add(name)
-            metrics.BACKEND_WAKES.inc()
-            started = self.loop.time()
-            try:
-                await wake(self.data, name, self.settings)
-            except TidegateError:
-                metrics.BACKEND_WAKE_FAILURES.inc()
-                raise
-            finally:
-                metrics.BACKEND_WAKE_SECONDS.observe(self.loop.time() - started)
-            self.directory.forget_pool(name)
-            current = await self._current(name) or view
-        if current.address is None:
-            raise BackendGone(f"the backend of pool {name} stopped again right after it started")
-        return current
-
-    async def _current(self, name: str) -> PoolView | None:
-        while True:
-            try:
-                return self.directory.pool(name)
-            except Missing as missing:
-                await self.directory.load(missing)  # and once more if something changed meanwhile
-
-    async def purge(self, view: PoolView) -> None:
-        """Takes the backend out of service: its manager, losing its entry, stops it; the next request starts one."""
-        metrics.BACKEND_PURGES.inc()
-        logger.warning("pool %s: the backend at %s is purged", view.pool.name, view.address)
-        await self.loop.run_in_executor(None, self._purge, view)
-        self.directory.forget_pool(view.pool.name)
-        pool = self._backends.pop(view.address or "", None)
-        if pool is not None:
-            pool.close()
-
-    def _purge(self, view: PoolView) -> None:
-        mutex = ManagerEntry.PREFIX + view.pool.name
-        text = self.tables.get(mutex)
-        if text is not None and ManagerEntry.from_json(text).token == view.manager_token:
-            self.tables.compare_and_set(mutex, text, None)
-        if view.address is not None:
-            self.tables.compare_and_set(ENDPOINT + view.pool.name, view.address, None)
-        self.change_counter.bump()
-
-    def suspect(self, view: PoolView) -> None:
-        """A request went unanswered: if the backend does not answer a simple one either, it is purged."""
-        if view.address is None or view.address in self._suspects:
-            return
-        self._suspects.add(view.address)
-        self._in_background(self._examine(view, view.address))
-
-    async def _examine(self, view: PoolView, address: str) -> None:
-        try:
-            await ask(self.backends(address), _HEALTH_CHECK, head_request=False, seconds=_HEALTH_SECONDS)
-        except (BackendGone, BackendSilent):
-            await self.purge(view)
-        finally:
-            self._suspects.discard(address)
+    def _touch(self, pool: str) -> None:
+        """The pool is in use."""
+        self._touched.add(pool)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

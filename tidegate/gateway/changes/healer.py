@@ -174,4 +174,4 @@ class Healer:
             reason = view.disabled(time.time())
             if reason:
                 raise Unavailable(f"the pool is not in service: {reason}")
-            return found.bucket, await self._gateway.awake(view)
+            return found.bucket, await self._gateway.backends.awake(view)

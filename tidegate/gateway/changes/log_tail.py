@@ -9,6 +9,7 @@ from tidegate.core.known_events import KnownEvents
 from tidegate.ports import Topics
 
 _PAGE = 1000
+_LOOKS_BACK = 3
 
 
 class LogTail:
@@ -18,6 +19,7 @@ class LogTail:
         self._topics = topics
         self._topic = topic
         self._reached: list[int] = []
+        self._ends: list[list[int]] = []  # of the last looks that read nothing, the oldest first
         self._events: dict[str, list[Event]] = {}
 
     def watch(self, bucket: str, key: str) -> None:
@@ -37,11 +39,14 @@ class LogTail:
         return KnownEvents(self._events.get(f"{bucket}/{key}", ()))
 
     def catch_up(self) -> None:
-        """Reads what was appended since the last time; nothing is read while no key is watched."""
+        """Reads what was appended since the last time. Nothing is read while no key is watched; whoever is watched then
+        is read about from a few looks before: its last change may have been logged when it came into doubt."""
         bounds = self._topics.bounds(self._topic)
         if not self._events or len(self._reached) != len(bounds):
-            self._reached = [end for _, end in bounds]
+            self._ends = [*self._ends[1 - _LOOKS_BACK :], [end for _, end in bounds]]
+            self._reached = list(self._ends[0] if len(self._ends[0]) == len(bounds) else self._ends[-1])
             return
+        self._ends = []
         for partition, (first, end) in enumerate(bounds):
             self._reached[partition] = max(self._reached[partition], first)
             while self._reached[partition] < end:

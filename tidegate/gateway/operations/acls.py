@@ -46,7 +46,7 @@ async def _check_object(exchange: Exchange, admission: Admission) -> None:
         admission.object_key,
         admission.version_id,
     )
-    admission.pool = view = await gateway.awake(admission.pool)
+    admission.pool = view = await gateway.backends.awake(admission.pool)
     query = encoded_query([("tagging", ""), *([("versionId", version_id)] if version_id else [])])
     reply = await ask_signed(gateway, view, b"GET", object_path(bucket, key), query)
     if reply.head.status == 200:

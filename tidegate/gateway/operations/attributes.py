@@ -27,7 +27,7 @@ def look_up_checksum(exchange: Exchange, admission: Admission) -> Coroutine[Any,
 
 async def _look_up(exchange: Exchange, admission: Admission) -> None:
     gateway = exchange.gateway
-    admission.pool = await gateway.awake(admission.pool)
+    admission.pool = await gateway.backends.awake(admission.pool)
     path, query = object_path(admission.bucket_name, admission.object_key), version_query(admission.version_id)
     headers = [_MODE, *customer_key(admission.head.headers)]
     reply = await ask_signed(gateway, admission.pool, b"HEAD", path, query, headers=headers)

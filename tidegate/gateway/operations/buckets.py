@@ -47,7 +47,7 @@ async def create_bucket(exchange: Exchange, admission: Admission) -> None:
     versioned = admission.head.headers.get(_LOCK, b"").lower() == b"true"
     created = False
     try:
-        admission.pool = await gateway.awake(admission.pool)
+        admission.pool = await gateway.backends.awake(admission.pool)
         lock = [(_LOCK, b"true")] if versioned else []
         reply = await ask_signed(gateway, admission.pool, b"PUT", object_path(name), headers=lock)
         # A bucket that was deleted from the pool is still there in the store, with its contents.
@@ -79,7 +79,7 @@ async def delete_bucket(exchange: Exchange, admission: Admission) -> None:
     await exchange.change.lock([""])
     if not await _in_thread(exchange, lambda: gateway.registry.has_bucket(name, bucket.uid)):
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
-    admission.pool = await gateway.awake(admission.pool)
+    admission.pool = await gateway.backends.awake(admission.pool)
     reply = await ask_signed(gateway, admission.pool, b"DELETE", object_path(name))
     if reply.head.status not in (204, 404):
         repeat(exchange, reply)

@@ -54,7 +54,7 @@ def delete_object(exchange: Exchange, admission: Admission) -> Coroutine[Any, An
 async def _delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
     """The identity is compared under the key's lock: no writer behind a gateway can come in between."""
     entry = _named(admission)
-    admission.pool = await exchange.gateway.awake(admission.pool)
+    admission.pool = await exchange.gateway.backends.awake(admission.pool)
     await exchange.change.lock([entry.key])
     if not await _is_meant(exchange.gateway, admission, entry):
         raise S3Error("PreconditionFailed")
@@ -104,7 +104,7 @@ async def delete_objects(exchange: Exchange, admission: Admission) -> None:
     whole fails, with the answer of the backend or with what went wrong.
     """
     request: xml.DeleteRequest = exchange.parsed
-    admission.pool = await exchange.gateway.awake(admission.pool)
+    admission.pool = await exchange.gateway.backends.awake(admission.pool)
     storable, refused = _storable(admission, request.entries)
     deleting = _Deleting(exchange, admission, refused)
     await deleting.run(_parts(storable))

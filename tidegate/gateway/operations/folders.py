@@ -56,7 +56,7 @@ async def _put_folder(exchange: Exchange, admission: Admission) -> None:
     """With the locks of both keys, so that neither comes about in between."""
     gateway, key, bucket = exchange.gateway, admission.object_key, admission.bucket_name
     stem = key.removesuffix(SLASH)
-    admission.pool = await gateway.awake(admission.pool)
+    admission.pool = await gateway.backends.awake(admission.pool)
     await exchange.change.lock([key, stem])
     if await stat(gateway, admission.pool, bucket, stem) is not None:
         raise S3Error(

@@ -145,7 +145,7 @@ async def _check(exchange: Exchange, admission: Admission) -> None:
 
 async def _sizes(exchange: Exchange, admission: Admission) -> dict[PartName, int]:
     gateway = exchange.gateway
-    admission.pool = await gateway.awake(admission.pool)
+    admission.pool = await gateway.backends.awake(admission.pool)
     path = object_path(admission.bucket_name, admission.object_key)
     query = encoded_query((("uploadId", admission.upload_id),))
     reply = await ask_signed(gateway, admission.pool, b"GET", path, query)

@@ -230,7 +230,7 @@ class Exchange:
             self.cut_off()
         elif transfer is not None and transfer.sent:
             self.gateway.count_backend_error("timeout")
-            self.gateway.suspect(self.admitted.pool)
+            self.gateway.backends.suspect(self.admitted.pool)
             self.backend_failed("the backend did not answer in time")
         elif self.request_consumed:
             self.backend_failed("the request could not be served in time")

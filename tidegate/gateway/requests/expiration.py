@@ -28,7 +28,7 @@ def look_up_tags(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any
 
 async def _forward_with_tags(exchange: Exchange, admission: Admission) -> None:
     gateway = exchange.gateway
-    admission.pool = await gateway.awake(admission.pool)
+    admission.pool = await gateway.backends.awake(admission.pool)
     exchange.tags = await stored_tags(
         gateway, admission.pool, admission.bucket_name, admission.object_key, none_if_missing=True
     )

@@ -179,7 +179,7 @@ async def ask_signed(
     head = request_head(view, method, path, query, headers, framing=_length_line(method, len(body)))
     assert view.address is not None
     return await ask(
-        gateway.backends(view.address),
+        gateway.backends.at(view.address),
         head + body,
         head_request=method == b"HEAD",
         seconds=gateway.settings.gateway.backend_seconds,
@@ -193,12 +193,12 @@ async def read_bucket(exchange: Exchange, query: Mapping[str, str]) -> bytes:
     path, asked = object_path(admission.bucket_name), encoded_query(query.items())
     exchange.wait(gateway.patience_seconds)
     if admission.pool.address is None:
-        admission.pool = await gateway.awake(admission.pool)
+        admission.pool = await gateway.backends.awake(admission.pool)
     try:
         reply = await ask_signed(gateway, admission.pool, b"GET", path, asked)
     except Unavailable:
-        connection, admission.pool = await gateway.connect(admission.pool)
-        gateway.backends(admission.pool.address or "").give_back(connection)
+        connection, admission.pool = await gateway.backends.connect(admission.pool)
+        gateway.backends.at(admission.pool.address or "").give_back(connection)
         reply = await ask_signed(gateway, admission.pool, b"GET", path, asked)
     if reply.head.status == 404:
         raise S3Error("NoSuchBucket", fields={"BucketName": admission.bucket_name})

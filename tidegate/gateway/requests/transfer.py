@@ -79,7 +79,7 @@ class Transfer:
     def _with_connection(self, then: Callable[[], None]) -> None:
         exchange = self._exchange
         address = exchange.admitted.pool.address
-        connection = exchange.gateway.backends(address).take_idle() if address is not None else None
+        connection = exchange.gateway.backends.at(address).take_idle() if address is not None else None
         if connection is not None:
             self._use(connection, then)
         else:
@@ -87,7 +87,7 @@ class Transfer:
 
     async def _connect(self, then: Callable[[], None]) -> None:
         exchange = self._exchange
-        connection, exchange.admitted.pool = await exchange.gateway.connect(exchange.admitted.pool)
+        connection, exchange.admitted.pool = await exchange.gateway.backends.connect(exchange.admitted.pool)
         if exchange.finished:
             connection.abandon()
         else:
