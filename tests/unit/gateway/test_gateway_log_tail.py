@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.adapters.sqlite_topics import SqliteTopics
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.core.events import Event, EventKind
 from tidegate.gateway.changes.log_tail import LogTail
 from tidegate.ports import Record, Topics
@@ -17,7 +17,7 @@ TOPIC = "metadata-log"
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[Topics]:
-    opened = SqliteTopics(tmp_path / "topics.db", lease_seconds=10)
+    opened = FileTopics(tmp_path / "topics", lease_seconds=10)
     opened.create(TOPIC, 3)
     yield opened
     opened.close()
