@@ -263,6 +263,40 @@ def test_what_could_not_be_synced_is_taken_away_also_what_others_wrote_behind_it
     other.close()
 
 
+@pytest.mark.parametrize("what", ["probe", "a new segment"])
+def test_a_sync_that_fails_beside_a_batch_takes_the_batch_away(
+    place: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The kernel tells of a failure once: the sync of the batch itself would succeed."""
+    topics = FileTopics(place)
+    topics.create("t", 1)
+    topics.append("t", [Record("k", b"before")])
+    real_sync = os.fdatasync
+
+    def fail(fd: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", real_sync)
+        raise OSError(5, "Input/output error")
+
+    def sync_after_the_other(fd: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", fail)
+        with pytest.raises(Unavailable, match="Input/output error"):
+            if what == "probe":
+                topics.probe("t")
+            else:
+                monkeypatch.setattr(log_appender, "SEGMENT_BYTES", 1)
+                topics.append("t", [Record("k", b"lost too")])
+        real_sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", sync_after_the_other)
+    with pytest.raises(Unavailable, match="refused"):
+        topics.append("t", [Record("k", b"lost")])
+    assert values(topics) == [b"before"]
+    topics.append("t", [Record("k", b"after")])
+    topics.probe("t")
+    assert values(topics) == values(FileTopics(place)) == [b"before", b"after"]
+    topics.close()
+
+
 def test_segments_follow_each_other_and_trimming_removes_those_that_hold_nothing_else(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

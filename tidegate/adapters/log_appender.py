@@ -60,13 +60,12 @@ class LogAppender:
         """Writes what is taken away again at once."""
         with self._state.lock:
             segment = self._writable()
-            size = self._state.written - segment.base
             self._state.is_writing = True
             try:
-                write_all(segment.fd, bytes(_PROBE_BYTES), size)
-                os.fdatasync(segment.fd)
+                write_all(segment.fd, bytes(_PROBE_BYTES), self._state.written - segment.base)
+                self._sync(segment)
             finally:
-                os.ftruncate(segment.fd, size)
+                os.ftruncate(segment.fd, self._state.written - segment.base)
                 self._state.is_writing = False
 
     def trim(self, partition: int, before: int) -> None:
@@ -111,7 +110,7 @@ class LogAppender:
     def _begin_segment(self, last: OpenSegment) -> OpenSegment:
         """What the last one holds is committed first: nobody syncs it after this."""
         assert self._tail
-        os.fdatasync(last.fd)
+        self._sync(last)
         base = self._state.committed = self._state.written
         first_batch = self._segments.begin(base, self._tail.ends)
         self._state.begin_segment(base, first_batch)
@@ -157,12 +156,26 @@ class LogAppender:
                 raise
             end = error.position
             os.ftruncate(segment.fd, end - segment.base)
-        os.fdatasync(segment.fd)
+        self._sync(segment)
         if end < self._state.written:
             self._state.cut(end)
         self._state.begin_segment(segment.base, end)
         self._state.is_writing = False
         self._active = segment
+
+    def _sync(self, segment: OpenSegment) -> None:
+        try:
+            os.fdatasync(segment.fd)
+        except OSError:
+            self._take_back(segment)
+            raise
+
+    def _take_back(self, segment: OpenSegment) -> None:
+        """After a sync that failed nobody knows what the disk has, and the next one would not tell. All that was not
+        committed is taken away."""
+        if self._state.committed >= segment.base:  # otherwise the log has not been opened since a power cut
+            self._state.cut(self._state.committed)
+            os.ftruncate(segment.fd, self._state.committed - segment.base)
 
     # Without the lock
 
@@ -172,17 +185,11 @@ class LogAppender:
             try:
                 os.fdatasync(segment.fd)
             except OSError:
-                self._take_back()
+                with self._state.lock:
+                    self._take_back(self._open_active())
                 raise
         with self._state.lock:
             if self._state.cuts != cuts:
                 raise Unavailable("the disk refused what another process wrote, and with it what was written here")
             self._state.committed = max(self._state.committed, end)
             self._state.announce()
-
-    def _take_back(self) -> None:
-        """After a sync that failed nobody knows what the disk has. All that was not committed is taken away."""
-        with self._state.lock:
-            segment = self._open_active()
-            self._state.cut(self._state.committed)
-            os.ftruncate(segment.fd, self._state.committed - segment.base)
