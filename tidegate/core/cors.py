@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
-from tidegate.core.errors import InvalidInput
+from tidegate.core import codec
 from tidegate.core.s3errors import S3Error
 
 CORS = "co:"
@@ -75,14 +74,11 @@ class CorsRules:
         return sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        return json.dumps([asdict(rule) for rule in self.rules], separators=(",", ":"), sort_keys=True)
+        return codec.to_text(self.rules)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        try:
-            return cls(tuple(_rule_of(values) for values in json.loads(text)))
-        except (ValueError, TypeError) as error:
-            raise InvalidInput(f"not a stored CORS configuration: {error!r}") from None
+        return cls(codec.decoded(text, tuple[CorsRule, ...], "stored CORS configuration"))
 
 
 def preflight(rules: CorsRules | None, *, origin: str, method: str, headers: str) -> dict[str, str]:
@@ -105,7 +101,3 @@ def _matches(pattern: str, text: str) -> bool:
     if not asterisk:
         return text == pattern
     return len(text) >= len(start) + len(end) and text.startswith(start) and text.endswith(end)
-
-
-def _rule_of(values: dict[str, object]) -> CorsRule:
-    return CorsRule(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})  # type: ignore[arg-type]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from enum import StrEnum
-from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, Self
 
-from tidegate.core.errors import InvalidInput
+from msgspec.structs import asdict
+
+from tidegate.core import codec
+from tidegate.core.version_attributes import VersionAttributes
 
 NULL_VERSION = "null"
 
@@ -27,8 +27,7 @@ class EventKind(StrEnum):
     BUCKET_ATTRIBUTES = "bucket-attributes"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(VersionAttributes, frozen=True):
     """A change that the backend has made.
 
     `ts_ns` strictly rises per key. `version_id` is "" on a bucket that never had versioning and "null" for the null
@@ -47,8 +46,6 @@ class Event:
     owner: str = ""
     key: str = ""
     version_id: str = ""
-    size: int | None = None
-    etag: str = ""
     tags: Pairs = ()
     storage_class: str = ""
     upload_id: str = ""
@@ -56,31 +53,17 @@ class Event:
     source: str = ""
 
     def to_bytes(self) -> bytes:
-        """Compact JSON in a fixed order of fields; put together by hand, since the gateway does it per change."""
-        size = "null" if self.size is None else self.size
-        tags = _object(self.tags) if self.tags else "{}"
-        attributes = _object(self.attributes) if self.attributes else "{}"
-        return (
-            f'{{"ts_ns":{self.ts_ns},"operation":"{self.operation.value}","pool":{_quoted(self.pool)},'
-            f'"bucket":{_quoted(self.bucket)},"bucket_uid":{_quoted(self.bucket_uid)},"owner":{_quoted(self.owner)},'
-            f'"key":{_quoted(self.key)},"version_id":{_quoted(self.version_id)},"size":{size},'
-            f'"etag":{_quoted(self.etag)},"tags":{tags},"storage_class":{_quoted(self.storage_class)},'
-            f'"upload_id":{_quoted(self.upload_id)},"attributes":{attributes},"source":{_quoted(self.source)}}}'
-        ).encode("ascii")
+        values = asdict(self)
+        values["tags"], values["attributes"] = dict(self.tags), dict(self.attributes)
+        return codec.to_bytes(values)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Fields that a newer version has added are ignored."""
-        try:
-            values: dict[str, Any] = json.loads(data)
-            known = {name: values[name] for name in cls.__slots__ if name in values}
-            known["operation"] = EventKind(known["operation"])
-            for name in ("tags", "attributes"):
-                known[name] = tuple(known.get(name, {}).items())
-            return cls(**known)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(f"not an event of the metadata log: {error!r} in {data[:200]!r}") from None
+        values: dict[str, Any] = codec.decoded(data, dict[str, Any], _WHAT)
+        for name in ("tags", "attributes"):
+            pairs = values.get(name, {})
+            values[name] = tuple(pairs.items()) if isinstance(pairs, dict) else pairs
+        return codec.converted(values, cls, _WHAT)
 
 
-def _object(pairs: Pairs) -> str:
-    return "{" + ",".join([f"{_quoted(name)}:{_quoted(value)}" for name, value in pairs]) + "}"
+_WHAT = "event of the metadata log"

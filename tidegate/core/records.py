@@ -25,10 +25,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+
+from tidegate.core.codec import JsonRecord
 
 
 class KeyPolicy(StrEnum):
@@ -55,23 +55,8 @@ class PoolState(StrEnum):
     INOPERABLE = "INOPERABLE"
 
 
-class _JsonRecord:
-    """A frozen dataclass stored as a JSON object; unknown fields of a newer version are ignored."""
-
-    __slots__ = ()
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)  # type: ignore[call-overload]
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        values: dict[str, Any] = json.loads(text)
-        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        return cls(**{name: value for name, value in values.items() if name in known})
-
-
 @dataclass(frozen=True, slots=True)
-class Pool(_JsonRecord):
+class Pool(JsonRecord):
     PREFIX = "po:"
 
     name: str
@@ -86,7 +71,7 @@ class Pool(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class User(_JsonRecord):
+class User(JsonRecord):
     PREFIX = "uu:"
 
     name: str
@@ -96,7 +81,7 @@ class User(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolStatus(_JsonRecord):
+class PoolStatus(JsonRecord):
     PREFIX = "ps:"
 
     state: str
@@ -105,7 +90,7 @@ class PoolStatus(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class ManagerEntry(_JsonRecord):
+class ManagerEntry(JsonRecord):
     """`token` is random and tells this manager from any other, also after a pid is reused."""
 
     PREFIX = "ma:"
@@ -117,7 +102,7 @@ class ManagerEntry(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class BackendEntry(_JsonRecord):
+class BackendEntry(JsonRecord):
     """`admin_key` is the backend's one credential, made at its start; `admin_secret` is sealed. `generation` is the one
     whose buckets it has."""
 
@@ -135,7 +120,7 @@ class BackendEntry(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayEntry(_JsonRecord):
+class GatewayEntry(JsonRecord):
     PREFIX = "mx:"
 
     host: str
@@ -146,7 +131,7 @@ class GatewayEntry(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket(_JsonRecord):
+class Bucket(JsonRecord):
     """`uid` tells a bucket from an earlier one of the same name."""
 
     PREFIX = "bk:"
@@ -159,7 +144,7 @@ class Bucket(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class BucketState(_JsonRecord):
+class BucketState(JsonRecord):
     """What is known of a bucket without waking its pool: its versioning ("Off", "Enabled", "Suspended"), and since
     when the metadata log has every change in it (0: since it was made, empty)."""
 
@@ -170,7 +155,7 @@ class BucketState(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Key(_JsonRecord):
+class Key(JsonRecord):
     """`secret` is sealed: the vault opens it. An `internal` key is one that Tidegate's own workers use."""
 
     PREFIX = "id:"

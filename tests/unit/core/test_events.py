@@ -36,8 +36,8 @@ def test_bytes_are_one_line_of_plain_json(event):
     values = json.loads(data)
     assert b"\n" not in data
     assert values["tags"] == dict(event.tags)
-    assert list(values) == list(Event.__slots__)
-    assert data == json.dumps(values, separators=(",", ":")).encode()
+    assert list(values) == list(Event.__struct_fields__)
+    assert data == json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def test_field_of_a_newer_version_is_ignored_and_a_missing_one_has_its_default():

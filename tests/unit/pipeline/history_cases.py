@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets
+from msgspec.structs import replace as amended
 from plans import generated
 
 from tidegate.core.events import Event, EventKind
@@ -146,7 +147,7 @@ def generated_histories(count):
     hash with a candidate is replayed with it."""
     found = generated(st.tuples(histories(), rule_sets()), count)
     return [
-        (uid, key, tuple(replace(event, bucket_uid=uid, key=key) for event in history.events), rule_set, history.terms)
+        (uid, key, tuple(amended(event, bucket_uid=uid, key=key) for event in history.events), rule_set, history.terms)
         for uid, key, (history, rule_set) in ((f"uid{n}", f"{KEY}{n}", case) for n, case in enumerate(found))
     ]
 

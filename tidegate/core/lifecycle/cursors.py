@@ -6,12 +6,12 @@ events that have been landed, nor the pass's own `now`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from tidegate.core.errors import InvalidInput
+from tidegate.core import codec
 from tidegate.core.lifecycle.due import SECOND_NS
 from tidegate.core.lifecycle.partition import Partition, something_to_walk_for
 
@@ -41,24 +41,25 @@ class Cursor:
 
 def cursors_to_json(cursors: Iterable[Cursor]) -> str:
     """Those of one bucket. Most shards stand at the same point, which is written once."""
-    shards: dict[str, list[int]] = {}
+    shards: dict[Cursor, list[int]] = {}
     for cursor in cursors:
-        values = asdict(cursor)
-        shard = values.pop("shard")
-        shards.setdefault(json.dumps(values, separators=(",", ":"), sort_keys=True), []).append(shard)
-    return json.dumps([[where, json.loads(values)] for values, where in shards.items()], separators=(",", ":"))
+        shards.setdefault(replace(cursor, shard=0), []).append(cursor.shard)
+    return codec.to_text([[where, _without_shard(cursor)] for cursor, where in shards.items()])
 
 
 def cursors_from_json(text: str) -> dict[int, Cursor]:
-    """By shard. Fields that a newer version has added are ignored."""
-    try:
-        found = {}
-        for shards, values in json.loads(text):
-            known = {name: values[name] for name in Cursor.__slots__ if name in values}
-            found.update({shard: Cursor(shard=shard, **known) for shard in shards})
-        return found
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidInput(f"not the stored lifecycle cursors of a bucket: {error!r}") from None
+    """By shard."""
+    what = "stored list of a bucket's lifecycle cursors"
+    stored = codec.decoded(text, list[tuple[list[int], dict[str, Any]]], what)
+    return {
+        shard: codec.converted({**values, "shard": shard}, Cursor, what)
+        for shards, values in stored
+        for shard in shards
+    }
+
+
+def _without_shard(cursor: Cursor) -> dict[str, Any]:
+    return {name: value for name, value in asdict(cursor).items() if name != "shard"}
 
 
 def set_back(cursors: Mapping[int, Cursor], oldest_ns: int) -> dict[int, Cursor]:

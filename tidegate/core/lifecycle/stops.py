@@ -7,12 +7,12 @@ by time: a clock is no witness of what came first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from tidegate.core.errors import InvalidInput
+from tidegate.core import codec
+from tidegate.core.codec import JsonRecord
 
 # By topic, where each partition ended at some moment.
 Ends = Mapping[str, Sequence[int]]
@@ -31,7 +31,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
+class Stops(JsonRecord):
     """By bucket uid; `EVERYTHING` stands for all. `number` counts the stops of everything: a pass that saw another
     number began before one of them."""
 
@@ -89,16 +89,11 @@ class Stops:
         found = self.of.get(scope)
         return found is not None and found.is_stopped
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        try:
-            values: dict[str, Any] = json.loads(text)
-            return cls(values["number"], {scope: Stop(**stop) for scope, stop in values["of"].items()})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(f"not a stored stop of lifecycle: {error!r}") from None
+    def from_json(cls, text: str | bytes) -> Self:
+        """A stop that was lost must not read as none."""
+        what = "stored stop of lifecycle"
+        return codec.complete(codec.decoded(text, dict[str, Any], what), cls, what)
 
 
 def _voids(void_before: Ends, held: Ends) -> bool:

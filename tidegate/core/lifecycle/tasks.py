@@ -6,16 +6,17 @@ conditionally and what an operator needs to understand it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self
 
-from tidegate.core.errors import InvalidInput
+from msgspec import Struct
+from msgspec.structs import asdict, fields
+
+from tidegate.core import codec
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.decide import Planned
 from tidegate.core.lifecycle.rules import ActionKind
+from tidegate.core.version_attributes import VersionAttributes
 
 OBJECT_TASKS_TOPIC = "backbeat-lifecycle-object-tasks"
 AUDIT_TOPIC = "lifecycle-audit"
@@ -48,8 +49,7 @@ class Stale(StrEnum):
     NEWER = "newer versions gone"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectTask:
+class ObjectTask(VersionAttributes, frozen=True):
     """One action on one version or upload.
 
     `last_modified` is the store's own text for the version's time, `etag` and `size` complete its identity: the
@@ -72,62 +72,42 @@ class ObjectTask:
     since_ns: int = 0
     created_ns: int = 0
     last_modified: str = ""
-    etag: str = ""
-    size: int | None = None
     storage_class: str = ""
     upload_id: str = ""
 
     @classmethod
-    def of(
-        cls,
-        planned: Planned,
-        *,
-        owner: str,
-        bucket: str,
-        bucket_uid: str,
-        pass_id: str,
-        created_ns: int = 0,
-        last_modified: str = "",
-        etag: str = "",
-        size: int | None = None,
-    ) -> Self:
-        return cls(
-            effect=planned.effect,
-            owner=owner,
-            bucket=bucket,
-            key=planned.key,
-            version_id=planned.version_id,
-            bucket_uid=bucket_uid,
-            pass_id=pass_id,
-            kind=planned.kind,
-            rule_id=planned.rule_id,
-            action_id=planned.action_id,
-            due_ns=planned.due_ns,
-            became_due_ns=planned.became_due_ns,
-            since_ns=planned.since_ns,
-            created_ns=created_ns,
-            last_modified=last_modified,
-            etag=etag,
-            size=size,
-            storage_class=planned.storage_class,
-            upload_id=planned.upload_id,
-        )
+    def of(cls, planned: Planned, **context: Any) -> Self:
+        """`context` is what the planned action does not say: whose it is, and what the version was found to be."""
+        return cls(**{name: getattr(planned, name) for name in _OF_PLANNED}, **context)
 
     def to_bytes(self) -> bytes:
-        target = {written: getattr(self, name) for written, name in _OBJECT_TARGET.items()}
-        return _message(self.effect.value, target, _present(self, _OBJECT_DETAILS))
+        values = asdict(self)
+        return codec.to_bytes(
+            {
+                "action": self.effect,
+                "target": {written: values[name] for name, written in OBJECT_TARGET.items()},
+                "details": {
+                    written: value
+                    for name, written in OBJECT_DETAILS.items()
+                    if (value := values[name]) not in ("", None) or name in REQUIRED
+                },
+            }
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        action, values = _values(data, _OBJECT_TARGET, _OBJECT_DETAILS)
-        return _built(cls, {**values, "effect": action})
+        message = codec.decoded(data, _Message, _TASK)
+        target, details = message.target, message.details
+        values = {name: target[written] for name, written in OBJECT_TARGET.items() if written in target}
+        values |= {name: details[written] for name, written in OBJECT_DETAILS.items() if written in details}
+        return codec.converted({**values, "effect": message.action}, cls, _TASK)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRecord:
+class AuditRecord(Struct, frozen=True):
     """What was done to an object, under which rule, to which identity, and how it ended.
 
-    `origin` is where the task stood (topic/partition/offset): one task leaves one record.
+    `origin` is where the task stood (topic/partition/offset): one task leaves one record. Its JSON has the fields of
+    the task beside its own.
     """
 
     at_ns: int
@@ -138,30 +118,18 @@ class AuditRecord:
     origin: str = ""
 
     def to_json(self) -> str:
-        return _compact_json(
-            {
-                **_task_values(self.task),
-                "at_ns": self.at_ns,
-                "outcome": self.outcome,
-                "reason": self.reason,
-                "worker": self.worker,
-                "origin": self.origin,
-            }
-        )
+        values = asdict(self)
+        return codec.to_bytes(asdict(values.pop("task")) | values).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        try:
-            values = json.loads(text)
-            task = _built(ObjectTask, {name: values[name] for name in ObjectTask.__slots__})
-            outcome, origin = Outcome(values["outcome"]), values.get("origin", "")
-            return cls(values["at_ns"], task, outcome, values["reason"], values["worker"], origin)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(f"not an audit record of lifecycle: {error!r}") from None
+        values = codec.decoded(text, dict[str, Any], _AUDIT_RECORD)
+        values["task"] = codec.converted(values, ObjectTask, _AUDIT_RECORD)
+        return codec.converted(values, cls, _AUDIT_RECORD)
 
 
-class Ended(NamedTuple):
-    """What a pass must know of an audit record. It reads all of its own, and this takes half as long as the whole."""
+class Ended(Struct, frozen=True):
+    """What a pass must know of an audit record. It reads all of its own, and the rest is skipped."""
 
     pass_id: str
     bucket: str
@@ -177,82 +145,31 @@ class Ended(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        try:
-            values = json.loads(text)
-            return cls(
-                values["pass_id"],
-                values["bucket"],
-                values["bucket_uid"],
-                values["key"],
-                values["became_due_ns"],
-                Outcome(values["outcome"]),
-                values["reason"],
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(f"not an audit record of lifecycle: {error!r}") from None
+        return codec.decoded(text, cls, _AUDIT_RECORD)
 
 
+_TASK, _AUDIT_RECORD = "lifecycle task", "audit record of lifecycle"
 _STALE = frozenset(Stale)
-_Task = TypeVar("_Task")
-_REQUIRED = frozenset(field.name for field in fields(ObjectTask) if field.default is MISSING)
-_compact_json = json.JSONEncoder(separators=(",", ":")).encode
+_OF_PLANNED = [name for name in Planned.__slots__ if name in ObjectTask.__struct_fields__]
 
-# Names in the messages, and those of the fields here.
-_OBJECT_TARGET = {"owner": "owner", "bucket": "bucket", "key": "key", "version": "version_id"}
-_OBJECT_DETAILS = {
-    "bucketUid": "bucket_uid",
-    "passId": "pass_id",
-    "kind": "kind",
-    "ruleId": "rule_id",
-    "actionId": "action_id",
-    "dueAtNs": "due_ns",
-    "becameDueAtNs": "became_due_ns",
-    "sinceNs": "since_ns",
-    "createdAtNs": "created_ns",
-    "lastModified": "last_modified",
-    "etag": "etag",
-    "size": "size",
-    "storageClass": "storage_class",
-    "uploadId": "upload_id",
+# The names that fields have in messages.
+OBJECT_TARGET = {"owner": "owner", "bucket": "bucket", "key": "key", "version_id": "version"}
+_NAMED_OTHERWISE = {"due_ns": "dueAtNs", "became_due_ns": "becameDueAtNs", "created_ns": "createdAtNs"}
+
+
+def _detail_name(name: str) -> str:
+    first, *others = name.split("_")
+    return _NAMED_OTHERWISE.get(name) or first + "".join(map(str.capitalize, others))
+
+
+OBJECT_DETAILS = {
+    name: _detail_name(name) for name in ObjectTask.__struct_fields__ if name not in OBJECT_TARGET and name != "effect"
 }
+# Details that are always written. Others that are not set are left out, as in the original messages.
+REQUIRED = frozenset(field.name for field in fields(ObjectTask) if field.required)
 
 
-def _present(task: ObjectTask, names: Mapping[str, str]) -> dict[str, Any]:
-    """The details that are set; optional ones that are not are left out, as in the original messages."""
-    details = {}
-    for written, name in names.items():
-        value = getattr(task, name)
-        if name in _REQUIRED or (value != "" and value is not None):
-            details[written] = value
-    return details
-
-
-def _task_values(task: ObjectTask) -> dict[str, Any]:
-    """As `dataclasses.asdict` has them, which takes ten times as long: its values are all plain."""
-    return {name: getattr(task, name) for name in ObjectTask.__slots__}
-
-
-def _message(action: str, target: dict[str, Any], details: dict[str, Any]) -> bytes:
-    return _compact_json({"action": action, "target": target, "details": details}).encode()
-
-
-def _values(data: bytes, target: Mapping[str, str], details: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The action and the fields of a message; details that a newer version has added are ignored."""
-    try:
-        message = json.loads(data)
-        found = {name: message["target"][written] for written, name in target.items()}
-        given = message.get("details", {})
-        found |= {name: given[written] for written, name in details.items() if written in given}
-        return message["action"], found
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidInput(f"not a lifecycle task: {error!r} in {data[:200]!r}") from None
-
-
-def _built(cls: type[_Task], values: dict[str, Any]) -> _Task:
-    try:
-        for name, enumeration in (("effect", Effect), ("kind", ActionKind)):
-            if name in values:
-                values[name] = enumeration(values[name])
-        return cls(**values)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(f"not a lifecycle task: {error!r}") from None
+class _Message(Struct):
+    action: str
+    target: dict[str, Any]
+    details: dict[str, Any] = {}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from tidegate.core.errors import InvalidInput
+from tidegate.core.codec import JsonRecord
 from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 
@@ -35,26 +34,7 @@ class PassStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Json:
-    """Stored as a JSON object; fields that a newer version has added are ignored."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        try:
-            return cls.of(json.loads(text))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InvalidInput(f"not a stored {cls.__name__}: {error!r}") from None
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        return cls(**{known.name: values[known.name] for known in fields(cls) if known.name in values})
-
-
-@dataclass(frozen=True, slots=True)
-class BucketReport(_Json):
+class BucketReport(JsonRecord):
     """What a pass did in one bucket.
 
     `recoveries` says in how many shards everything had to be walked, by reason; `walked` whether the bucket was
@@ -88,7 +68,7 @@ class BucketReport(_Json):
 
 
 @dataclass(frozen=True, slots=True)
-class PassReport(_Json):
+class PassReport(JsonRecord):
     """`now_ns` is the time at which everything is judged. `details` has the buckets of which there is something to
     say. `audit_ends` is where the audit trail stood when the pass began."""
 
@@ -107,13 +87,6 @@ class PassReport(_Json):
     landed_events: int = 0
     problem: str = ""
     details: list[BucketReport] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        status = PassStatus(values.get("status", PassStatus.RUNNING))
-        details = [BucketReport.of(detail) for detail in values.get("details", ())]
-        known = {known.name: values[known.name] for known in fields(cls) if known.name in values}
-        return cls(**(known | {"status": status, "details": details}))
 
     def ended(self, at_ns: int, status: PassStatus, details: Iterable[BucketReport] = (), problem: str = "") -> Self:
         told = sorted((detail for detail in details if detail.is_eventful), key=lambda detail: detail.bucket)
@@ -137,7 +110,7 @@ class PassReport(_Json):
 
 
 @dataclass(frozen=True, slots=True)
-class PassProgress(_Json):
+class PassProgress(JsonRecord):
     """How far the pass that runs has come: actions that are `planned` and `finished`, since when it is in its stage."""
 
     id: str
@@ -162,7 +135,7 @@ class PassProgress(_Json):
 
 
 @dataclass(frozen=True, slots=True)
-class PassRequest(_Json):
+class PassRequest(JsonRecord):
     """A pass that somebody asked for. It waits while another one runs. An empty engine is the configured one."""
 
     id: str

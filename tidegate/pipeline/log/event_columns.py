@@ -2,82 +2,46 @@
 
 from __future__ import annotations
 
+from msgspec import structs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 
-from tidegate.core.events import EventKind
+from tidegate.core.events import Event, EventKind
 from tidegate.core.shards import BUCKET_BITS
+from tidegate.pipeline.column_types import INT32, columns, columns_of
 
 NS_PER_DAY = 86_400 * 1_000_000_000
 REJECTED = "rejected"
 
-_TEXTS = MapType(StringType(), StringType())
-_EVENT = StructType(
-    [
-        StructField("ts_ns", LongType()),
-        StructField("operation", StringType()),
-        StructField("pool", StringType()),
-        StructField("bucket", StringType()),
-        StructField("bucket_uid", StringType()),
-        StructField("owner", StringType()),
-        StructField("key", StringType()),
-        StructField("version_id", StringType()),
-        StructField("size", LongType()),
-        StructField("etag", StringType()),
-        StructField("tags", _TEXTS),
-        StructField("storage_class", StringType()),
-        StructField("upload_id", StringType()),
-        StructField("attributes", _TEXTS),
-        StructField("source", StringType()),
-    ]
-)
-_REQUIRED = ("ts_ns", "operation", "pool", "bucket", "bucket_uid")
+_EVENT = StructType(columns_of(Event))
+_FIELDS = {field.name: field for field in structs.fields(Event)}
+_REQUIRED = [name for name, field in _FIELDS.items() if field.required]
 _CORRUPT = "_corrupt_record"
 
 # What a file of the table holds; the day is in its directory's name. `bucket_day` (`bucket_day_of`) says in one number
-# what the pages of a file differ by.
+# what the pages of a file differ by. A file that is older than a column has nulls there.
 FILE_SCHEMA = StructType(
     [
         *_EVENT.fields,
-        StructField("shard", IntegerType()),
-        StructField("key_hash", LongType()),
-        StructField("bucket_day", LongType()),
-        StructField("topic_partition", IntegerType()),
-        StructField("topic_offset", LongType()),
+        *columns(shard=INT32, key_hash=int, bucket_day=int, topic_partition=INT32, topic_offset=int),
     ]
 )
-TABLE_SCHEMA = StructType([*FILE_SCHEMA.fields, StructField("day", StringType())])
-# What the topic's records are staged as; `reason` is for those that are no events.
-STAGED_COLUMNS = ("topic_partition", "topic_offset", "value")
-REJECTED_SCHEMA = StructType(
-    [
-        StructField("topic_partition", IntegerType()),
-        StructField("topic_offset", LongType()),
-        StructField("value", BinaryType()),
-        StructField("reason", StringType()),
-    ]
-)
+TABLE_SCHEMA = StructType([*FILE_SCHEMA.fields, *columns(day=str)])
+# What the topic's records are staged as.
+STAGED_SCHEMA = StructType(columns(topic_partition=INT32, topic_offset=int, value=BinaryType()))
 
 
 def converted(staged: DataFrame) -> DataFrame:
     """Records as rows of the table. Those that are no events have `REJECTED` for a day, their value and a reason."""
-    schema = StructType([*_EVENT.fields, StructField(_CORRUPT, StringType())])
+    schema = StructType([*_EVENT.fields, *columns(**{_CORRUPT: str})])
     parsed = staged.select(
-        *STAGED_COLUMNS,
+        *STAGED_SCHEMA.names,
         F.from_json(F.col("value").cast("string"), schema, {"columnNameOfCorruptRecord": _CORRUPT}).alias("event"),
     ).withColumn("reason", _why_rejected(F.col("event")))
     is_event = F.col("reason").isNull()
     values = [F.when(is_event, _with_default(field)).alias(field.name) for field in _EVENT.fields]
-    rows = parsed.select(*values, *STAGED_COLUMNS, "reason")
+    rows = parsed.select(*values, *STAGED_SCHEMA.names, "reason")
     rows = rows.withColumn("key_hash", key_hash_of(F.col("bucket"), F.col("key")))
     return rows.select(
         *_EVENT.names,
@@ -136,8 +100,7 @@ def _why_rejected(event: Column) -> Column:
 def _with_default(field: StructField) -> Column:
     """What `Event` has where a field is missing."""
     value = F.col(f"event.{field.name}")
-    if field.name == "size" or field.name in _REQUIRED:
-        return value
     if isinstance(field.dataType, MapType):
         return F.coalesce(value, F.create_map().cast(field.dataType))
-    return F.coalesce(value, F.lit(""))
+    default = _FIELDS[field.name].default
+    return value if field.name in _REQUIRED or default is None else F.coalesce(value, F.lit(default))

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.lifecycle.due import SECOND_NS
-from tidegate.pipeline.log.event_columns import converted
+from tidegate.pipeline.column_types import arrow_schema
+from tidegate.pipeline.log.event_columns import STAGED_SCHEMA, converted
 from tidegate.pipeline.log.log_table import LogTable, write_by_day
 from tidegate.pipeline.log.manifest import DataFile, Manifest, RejectedFile
 from tidegate.ports import Message, Topics
@@ -26,8 +27,7 @@ _COMMIT_RECORDS = 1_000_000
 _ROWS_PER_TASK = 250_000
 # So few are converted and written by one task, which spares Spark the exchange of rows between two.
 _ROWS_OF_ONE_TASK = 50_000
-_STAGED_COLUMNS = "topic_partition int, topic_offset long, value binary"
-_STAGED = pa.schema([("topic_partition", pa.int32()), ("topic_offset", pa.int64()), ("value", pa.binary())])
+_STAGED = arrow_schema(STAGED_SCHEMA)
 
 Bounds = Sequence[tuple[int, int]]
 # Told, before a commit, of the oldest event that it adds to each bucket, by uid.
@@ -136,7 +136,7 @@ def _added(
     rejected: list[RejectedFile] = []
     if rows:
         written = table.fresh_work("landed")
-        events = converted(session.read.schema(_STAGED_COLUMNS).parquet(str(staged)))
+        events = converted(session.read.schema(STAGED_SCHEMA).parquet(str(staged)))
         if rows <= _ROWS_OF_ONE_TASK:
             events = events.coalesce(1)
         else:

@@ -5,14 +5,14 @@ It is one small JSON file that is replaced in one step. A file that it does not 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from tidegate.core.errors import Unavailable
+from tidegate.core import codec
+from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.datadir import write_private
 
 # The table's place in the data directory, and the manifest's in the table.
@@ -111,19 +111,18 @@ class Manifest:
         return replace(self, rejected=tuple(file for file in self.rejected if file.path not in gone))
 
     def to_json(self) -> str:
-        return json.dumps({"format": _FORMAT, **asdict(self)}, separators=(",", ":")) + "\n"
+        return (
+            codec.to_text({"format": _FORMAT, **{field.name: getattr(self, field.name) for field in fields(self)}})
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        values = json.loads(text)
-        if values["format"] != _FORMAT:
-            raise ValueError(f"its format is {values['format']}, and this version of Tidegate reads {_FORMAT}")
-        return cls(
-            next_offsets=tuple(values["next_offsets"]),
-            files=tuple(_file(file) for file in values["files"]),
-            rejected=tuple(RejectedFile(**file) for file in values["rejected"]),
-            horizon_ns=values["horizon_ns"],
-        )
+        """An empty manifest would make garbage of the table's files: no field may be missing."""
+        values = codec.decoded(text, dict[str, Any], "manifest")
+        if values.get("format") != _FORMAT:
+            raise InvalidInput(f"its format is {values.get('format')}, and this version of Tidegate reads {_FORMAT}")
+        return codec.complete(values, cls, "manifest")
 
 
 def load(path: Path) -> Manifest:
@@ -134,7 +133,7 @@ def load(path: Path) -> Manifest:
         return Manifest()
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except InvalidInput as error:
         raise Unavailable(
             f"{path} is damaged ({error}): move the directory {path.parent} away, and the log is landed anew"
         ) from None
@@ -143,9 +142,3 @@ def load(path: Path) -> Manifest:
 def store(path: Path, manifest: Manifest) -> None:
     """The files that it names must be on stable storage already."""
     write_private(path, manifest.to_json())
-
-
-def _file(values: dict[str, object]) -> DataFile:
-    ranges = values.pop("offsets")
-    assert isinstance(ranges, list)
-    return DataFile(**values, offsets=tuple(OffsetRange(**offsets) for offsets in ranges))  # type: ignore[arg-type]

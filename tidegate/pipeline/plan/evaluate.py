@@ -8,53 +8,37 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.subjects import Versioning, VersionRole
+from tidegate.core.version_attributes import VersionAttributes
+from tidegate.pipeline.column_types import INT32, columns
 from tidegate.pipeline.log.event_columns import NS_PER_DAY, key_hash_of, shard_of
 from tidegate.pipeline.plan.version_roles import IS_NULL, SUBJECT_SCHEMA
 
 # What the plan says of the subject, and of the action that is taken.
 _OF_SUBJECT = (
-    "bucket_uid",
-    "bucket",
-    "owner",
-    "key",
-    "version_id",
-    "upload_id",
-    "created_ns",
-    "last_modified",
-    "etag",
-    "size",
+    *("bucket_uid", "bucket", "owner", "key", "version_id", "upload_id", "created_ns", "last_modified"),
+    *VersionAttributes.__struct_fields__,
 )
-_OF_ACTION = (
-    "effect",
-    "kind",
-    "rule_id",
-    "action_id",
-    "due_ns",
-    "became_due_ns",
-    "since_ns",
-    "storage_class",
-    "hold",
-    "acts",
+_ACTION = columns(
+    effect=str,
+    kind=str,
+    rule_id=str,
+    action_id=str,
+    due_ns=int,
+    became_due_ns=int,
+    since_ns=int,
+    storage_class=str,
+    hold=str,
+    acts=bool,
 )
-_TYPES = {
-    "due_ns": LongType(),
-    "since_ns": LongType(),
-    "became_due_ns": LongType(),
-    "acts": BooleanType(),
-    "newest_due_ns": LongType(),
-    "shard": IntegerType(),
-}
+_OF_ACTION = [field.name for field in _ACTION]
 # `acts` is false for transitions that nothing carries out. `newest_due_ns` is when the last of the subject's actions
 # that were looked for became due, whichever is taken.
 PLAN_SCHEMA = StructType(
-    [
-        *(SUBJECT_SCHEMA[name] for name in _OF_SUBJECT),
-        *(StructField(name, _TYPES.get(name, StringType())) for name in (*_OF_ACTION, "newest_due_ns", "shard")),
-    ]
+    [*(SUBJECT_SCHEMA[name] for name in _OF_SUBJECT), *_ACTION, *columns(newest_due_ns=int, shard=INT32)]
 )
 PLAN_COLUMNS = tuple(PLAN_SCHEMA.names)
 

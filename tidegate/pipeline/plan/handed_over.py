@@ -6,12 +6,12 @@ same and publish it no more. An entry whose work was lost expires, so that nothi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
+from tidegate.core.codec import JsonRecord
 from tidegate.core.lifecycle.tasks import ObjectTask
 from tidegate.ports import Tables
 
@@ -22,7 +22,7 @@ _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOverTask:
+class HandedOverTask(JsonRecord):
     """Since when the pass `pass_id` has had this done to a version."""
 
     bucket: str
@@ -45,23 +45,23 @@ class HandedOver:
     def begin(self, task: ObjectTask, *, now_ns: int) -> bool:
         """Enters the task. False if the same is under way already. A pass that repeats a part of its publishing finds
         its own entry, and publishes once more: a task may come twice."""
-        text = json.dumps(asdict(HandedOverTask.of(task, now_ns)), separators=(",", ":"))
+        text = HandedOverTask.of(task, now_ns).to_json()
         if self._tables.put_if_absent(_entry(task), text, expires_in=self._expires_seconds):
             return True
         known = self._tables.get(_entry(task))
-        return known is not None and json.loads(known)["pass_id"] == task.pass_id
+        return known is not None and HandedOverTask.from_json(known).pass_id == task.pass_id
 
     def end(self, task: ObjectTask) -> None:
         """Takes the task out, however it ended. The entry of another pass stays: it is of later work."""
         known = self._tables.get(_entry(task))
-        if known is not None and json.loads(known)["pass_id"] == task.pass_id:
+        if known is not None and HandedOverTask.from_json(known).pass_id == task.pass_id:
             self._tables.compare_and_set(_entry(task), known, None)
 
     def under_way(self, bucket_uid: str = "") -> Iterator[HandedOverTask]:
         """What is under way in the bucket, or everywhere."""
         prefix, after = f"{HANDED_OVER}{bucket_uid}", None
         while page := self._tables.scan(prefix, after=after, limit=_PAGE):
-            yield from (HandedOverTask(**json.loads(text)) for _, text in page)
+            yield from (HandedOverTask.from_json(text) for _, text in page)
             after = page[-1][0]
 
 

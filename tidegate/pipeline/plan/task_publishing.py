@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_tables, open_topics
+from tidegate.core.lifecycle.tasks import OBJECT_DETAILS, OBJECT_TARGET, REQUIRED
 from tidegate.pipeline.plan.bucket_plan import Published
 from tidegate.pipeline.plan.evaluate import PLAN_SCHEMA
 from tidegate.pipeline.plan.handed_over import HandedOver
@@ -31,23 +33,8 @@ def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
     What is held waits; transitions that nothing carries out are only shown."""
     message = F.struct(
         F.col("effect").alias("action"),
-        F.struct("owner", "bucket", "key", F.col("version_id").alias("version")).alias("target"),
-        F.struct(
-            F.col("bucket_uid").alias("bucketUid"),
-            F.lit(pass_id).alias("passId"),
-            F.col("kind"),
-            F.col("rule_id").alias("ruleId"),
-            F.col("action_id").alias("actionId"),
-            F.col("due_ns").alias("dueAtNs"),
-            F.col("became_due_ns").alias("becameDueAtNs"),
-            F.col("since_ns").alias("sinceNs"),
-            F.col("created_ns").alias("createdAtNs"),
-            _if_any("last_modified").alias("lastModified"),
-            _if_any("etag").alias("etag"),
-            F.col("size"),
-            _if_any("storage_class").alias("storageClass"),
-            _if_any("upload_id").alias("uploadId"),
-        ).alias("details"),
+        F.struct(*(F.col(name).alias(written) for name, written in OBJECT_TARGET.items())).alias("target"),
+        F.struct(*(_detail(name, pass_id).alias(written) for name, written in OBJECT_DETAILS.items())).alias("details"),
     )
     return plan.where(F.col("hold").isNull() & F.col("acts")).select(
         "bucket_uid",
@@ -95,6 +82,9 @@ def _appender(settings: str, data: str) -> Callable[[Iterable[pa.RecordBatch]], 
     return append
 
 
-def _if_any(name: str) -> Column:
+def _detail(name: str, pass_id: str) -> Column:
     """Details that are not set are left out."""
-    return F.nullif(F.col(name), F.lit(""))
+    if name == "pass_id":
+        return F.lit(pass_id)
+    is_text = PLAN_SCHEMA[name].dataType == StringType()
+    return F.nullif(F.col(name), F.lit("")) if is_text and name not in REQUIRED else F.col(name)

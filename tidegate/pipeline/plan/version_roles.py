@@ -6,73 +6,40 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
-from tidegate.core.events import NULL_VERSION
+from tidegate.core.events import NULL_VERSION, Pairs
 from tidegate.core.lifecycle.subjects import VersionRole
+from tidegate.core.version_attributes import VersionAttributes
+from tidegate.pipeline.column_types import columns, columns_of
 from tidegate.pipeline.plan.actions import NEVER_NS
 
 IS_NULL = f"version_id IN ('', '{NULL_VERSION}')"
-_TAGS = MapType(StringType(), StringType())
-_IDENTITY = [
-    StructField("bucket_uid", StringType()),
-    StructField("bucket", StringType()),
-    StructField("owner", StringType()),
-    StructField("key", StringType()),
-]
+_IDENTITY = columns(bucket_uid=str, bucket=str, owner=str, key=str)
+ATTRIBUTES = columns_of(VersionAttributes)
 
 # One row per version. `last_modified` is the store's own text for its time, "" where the log does not know it.
 VERSION_SCHEMA = StructType(
     [
         *_IDENTITY,
-        StructField("version_id", StringType()),
-        StructField("created_ns", LongType()),
-        StructField("last_modified", StringType()),
-        StructField("size", LongType()),
-        StructField("etag", StringType()),
-        StructField("tags", _TAGS),
-        StructField("storage_class", StringType()),
-        StructField("is_marker", BooleanType()),
-        StructField("retained_until_ns", LongType()),
-        StructField("legal_hold", BooleanType()),
-        StructField("replication_pending", BooleanType()),
-        StructField("tagged_ns", LongType()),
-        StructField("moved_ns", LongType()),
+        *columns(version_id=str, created_ns=int, last_modified=str),
+        *ATTRIBUTES,
+        *columns(tags=Pairs, storage_class=str, is_marker=bool),
+        *columns(retained_until_ns=int, legal_hold=bool, replication_pending=bool, tagged_ns=int, moved_ns=int),
     ]
 )
-UPLOAD_SCHEMA = StructType([*_IDENTITY, StructField("upload_id", StringType()), StructField("created_ns", LongType())])
+UPLOAD_SCHEMA = StructType([*_IDENTITY, *columns(upload_id=str, created_ns=int)])
 # One row per version or upload, with what the rules ask of the other versions of its key. `newer` is the number of
 # newer noncurrent versions; `newer_ns` the times at which the nearest newer versions were created, nearest last.
 # A legal hold is a lock without end. `null_locked_until_ns` and `null_pending` are those of the key's null version.
 SUBJECT_SCHEMA = StructType(
     [
         *_IDENTITY,
-        StructField("version_id", StringType()),
-        StructField("upload_id", StringType()),
-        StructField("place", StringType()),
-        StructField("created_ns", LongType()),
-        StructField("last_modified", StringType()),
-        StructField("size", LongType()),
-        StructField("etag", StringType()),
-        StructField("tags", _TAGS),
-        StructField("storage_class", StringType()),
-        StructField("noncurrent_since_ns", LongType()),
-        StructField("newer", LongType()),
-        StructField("newer_ns", ArrayType(LongType())),
-        StructField("tagged_ns", LongType()),
-        StructField("moved_ns", LongType()),
-        StructField("locked_until_ns", LongType()),
-        StructField("replication_pending", BooleanType()),
-        StructField("null_locked_until_ns", LongType()),
-        StructField("null_pending", BooleanType()),
+        *columns(version_id=str, upload_id=str, place=str, created_ns=int, last_modified=str),
+        *ATTRIBUTES,
+        *columns(tags=Pairs, storage_class=str, noncurrent_since_ns=int, newer=int, newer_ns=list[int]),
+        *columns(tagged_ns=int, moved_ns=int, locked_until_ns=int, replication_pending=bool),
+        *columns(null_locked_until_ns=int, null_pending=bool),
     ]
 )
 
@@ -154,4 +121,4 @@ def _locked_until_ns() -> Column:
 
 
 def _no_times() -> Column:
-    return F.lit(None).cast(ArrayType(LongType()))
+    return F.lit(None).cast(SUBJECT_SCHEMA["newer_ns"].dataType)

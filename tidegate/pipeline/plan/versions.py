@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate.core.events import NULL_VERSION, EventKind
+from tidegate.core.version_attributes import VersionAttributes
 from tidegate.pipeline.plan.version_roles import UPLOAD_SCHEMA, VERSION_SCHEMA
 
 _MAKES = (EventKind.PUT.value, EventKind.DELETE_MARKER.value)
@@ -27,8 +28,7 @@ EVENT_COLUMNS = (
     "owner",
     "key",
     "version_id",
-    "size",
-    "etag",
+    *VersionAttributes.__struct_fields__,
     "tags",
     "storage_class",
     "upload_id",

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from tidegate.core.listings import ListedUpload, ListedVersion, latest_moment_ns
+from tidegate.pipeline.column_types import arrow_schema, columns
 from tidegate.pipeline.plan.version_roles import UPLOAD_SCHEMA, VERSION_SCHEMA
-
-_PROBLEM = StructField("problem", StringType())
 
 # `problem` says why a bucket cannot be walked: such a row has no key, and whatever else was listed is not all.
 # `reported_ns` is the moment of the inventory report that the row is from; it is null in listings.
 LISTED_SCHEMA = StructType(
     [
         *VERSION_SCHEMA.fields,
-        StructField("is_latest", BooleanType()),
-        StructField("sequence", LongType()),
-        StructField("reported_ns", LongType()),
-        StructField("resolved", BooleanType()),
-        _PROBLEM,
+        *columns(is_latest=bool, sequence=int, reported_ns=int, resolved=bool, problem=str),
     ]
 )
-LISTED_UPLOAD_SCHEMA = StructType([*UPLOAD_SCHEMA.fields, StructField("resolved", BooleanType()), _PROBLEM])
+LISTED_UPLOAD_SCHEMA = StructType([*UPLOAD_SCHEMA.fields, *columns(resolved=bool, problem=str)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ class Rows:
     ) -> pa.RecordBatch:
         """`same` are values that every row has; what is given nowhere is null."""
         same = {"bucket_uid": self.uid, "bucket": self.bucket, "owner": self.owner, **same}
-        arrow = _arrow(schema)
+        arrow = arrow_schema(schema)
         arrays = [
             columns[field.name]
             if field.name in columns
@@ -94,10 +88,3 @@ class Rows:
 def no_tags(count: int) -> pa.Array:
     empty = pa.array([], pa.string())
     return pa.MapArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count + 1), empty, empty)
-
-
-@cache
-def _arrow(schema: StructType) -> pa.Schema:
-    kinds = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-    tags = pa.map_(pa.string(), pa.string())
-    return pa.schema([(field.name, kinds.get(field.dataType.simpleString(), tags)) for field in schema.fields])

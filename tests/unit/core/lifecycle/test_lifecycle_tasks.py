@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lifecycle_cases import DAY, MIDNIGHT, abort, plan, rule, rules, transition, version
+from msgspec.structs import replace
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.assess import Effect

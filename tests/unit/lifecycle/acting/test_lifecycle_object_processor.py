@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
 from memory_store import MemoryStore
+from msgspec.structs import replace
 
 from tidegate.core.errors import Refused, Unavailable
 from tidegate.core.lifecycle.assess import Effect

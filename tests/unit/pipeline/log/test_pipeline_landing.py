@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, NOW, PARTITIONS, TOPIC, Log, put
+from msgspec.structs import replace
 
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.events import Event, EventKind
@@ -45,7 +45,7 @@ def test_an_event_comes_back_as_it_was_written(log):
     log.append(event)
     assert log.land().events == 1
     (row,) = log.rows()
-    for name in Event.__slots__:
+    for name in Event.__struct_fields__:
         written = getattr(event, name)
         assert getattr(row, name) == (dict(written) if isinstance(written, tuple) else written), name
     assert row.day == "2024-10-04"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, Log, put
+from msgspec.structs import replace
 
 from tidegate.pipeline.log import log_table
 from tidegate.pipeline.log.manifest import Manifest, RejectedFile

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow.parquet as pq
 import pytest
 from lifecycle_cases import DAY, MIDNIGHT, abort, expiration, rule, rules, transition
 from log_cases import Log
+from msgspec.structs import replace
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import Event, EventKind

@@ -8,6 +8,7 @@ import pytest
 from history_cases import fold, version_of
 from lifecycle_cases import DAY, MIDNIGHT, SECOND
 from log_cases import Log
+from msgspec.structs import replace as amended
 from plans import of_core, of_spark
 
 from tidegate.core.events import Event, EventKind
@@ -33,7 +34,7 @@ def cases(ruled_histories):
     for number, (uid, key, events, rule_set, terms) in enumerate(ruled_histories):
         last_ns = max((event.ts_ns for event in events), default=UNTIL)
         days = (UNTIL - last_ns) // DAY if number % 2 else 0
-        moved = tuple(replace(event, ts_ns=event.ts_ns + days * DAY) for event in events)
+        moved = tuple(amended(event, ts_ns=event.ts_ns + days * DAY) for event in events)
         found.append((uid, key, moved, rule_set, terms, UNTIL - FRONTIERS[number // 2 % len(FRONTIERS)]))
     return found
 
@@ -119,7 +120,7 @@ LATE = {
         Versioning.ENABLED,
     ),
     "a marker left alone": (
-        [put(OLD, "v1"), replace(late(EventKind.DELETE_MARKER, "m1"), ts_ns=OLD + 1), late(EventKind.DELETE, "v1")],
+        [put(OLD, "v1"), amended(late(EventKind.DELETE_MARKER, "m1"), ts_ns=OLD + 1), late(EventKind.DELETE, "v1")],
         Rule("r", True, Filter(), (EXPIRE,)),
         Versioning.ENABLED,
     ),
@@ -136,7 +137,7 @@ def test_what_an_event_made_match_late_is_found_though_its_days_were_over_long_b
     terms = {name: BucketContext(versioning, day_seconds=43_200) for name, (_, _, versioning) in LATE.items()}
     expected, frontiers = [], []
     for name, (events, rule, _) in LATE.items():
-        named = [replace(event, bucket_uid=name, key=name) for event in events]
+        named = [amended(event, bucket_uid=name, key=name) for event in events]
         log.append(*named)
         given = (RuleSet((rule,)), terms[name], RECENT - 1)
         frontiers.append(frontier(name, name, *given))
