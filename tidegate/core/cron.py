@@ -7,9 +7,12 @@ restricted. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+import re
+from copy import copy
+from datetime import UTC, datetime
 from typing import Self
+
+from cronsim import CronSim, CronSimError
 
 from tidegate.core.errors import InvalidInput
 
@@ -22,90 +25,42 @@ _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-# The 29th of February comes at the latest after eight years, on a given day of the week after forty.
-_FURTHEST_DAYS = 41 * 366
+_PART = re.compile(r"(?:\*|(\d{1,3}|[a-z]{3})(?:-(\d{1,3}|[a-z]{3}))?)(?:/(\d{1,3}))?", re.ASCII)
+_LAST = {"minute": 59, "hour": 23, "day of the month": 31, "month": 12, "day of the week": 7}
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
-    """When something is to happen. Days of the week count from Sunday, 0."""
-
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    days: frozenset[int]
-    months: frozenset[int]
-    weekdays: frozenset[int]
-    either_day: bool
+class Cron(CronSim):
+    """When something is to happen."""
 
     @classmethod
     def parse(cls, expression: str) -> Self:
-        fields = _NICKNAMES.get(expression.strip().lower(), expression).split()
-        if len(fields) != 5:
+        fields = _NICKNAMES.get(expression.strip().lower(), expression).lower().split()
+        if len(fields) != len(_LAST):
             raise InvalidInput(f"a cron expression has five fields, such as '0 1 * * *', and {expression!r} has not")
-        minute, hour, day, month, weekday = (field.lower() for field in fields)
-        cron = cls(
-            minutes=_field(minute, 0, 59),
-            hours=_field(hour, 0, 23),
-            days=_field(day, 1, 31),
-            months=_field(month, 1, 12, _MONTHS),
-            weekdays=frozenset(number % 7 for number in _field(weekday, 0, 7, _DAYS)),
-            either_day=not day.startswith("*") and not weekday.startswith("*"),
-        )
+        plain = " ".join(_checked(text, name, last) for text, (name, last) in zip(fields, _LAST.items(), strict=True))
+        try:
+            cron = cls(plain, datetime.fromtimestamp(0, UTC))
+        except CronSimError as error:
+            raise InvalidInput(f"{expression!r} is no cron expression: {error}") from None
         if cron.next_after(0) is None:
             raise InvalidInput(f"the cron expression {expression!r} names a day that never comes")
         return cron
 
     def next_after(self, unix: float) -> float | None:
         """The first time that matches and is later than `unix`; None if there is none."""
-        moment = datetime.fromtimestamp(unix, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        day = moment.replace(hour=0, minute=0)
-        for number in range(_FURTHEST_DAYS):
-            candidate = day + timedelta(days=number)
-            if self._matches_day(candidate):
-                earliest = moment if number == 0 else candidate
-                found = self._in_day(candidate, earliest)
-                if found is not None:
-                    return found.timestamp()
-        return None
-
-    def _matches_day(self, day: datetime) -> bool:
-        if day.month not in self.months:
-            return False
-        by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
-        return by_date or by_weekday if self.either_day else by_date and by_weekday
-
-    def _in_day(self, day: datetime, earliest: datetime) -> datetime | None:
-        for hour in sorted(self.hours):
-            for minute in sorted(self.minutes):
-                found = day.replace(hour=hour, minute=minute)
-                if found >= earliest:
-                    return found
-        return None
+        times = copy(self)
+        times.dt = datetime.fromtimestamp(unix, UTC).replace(microsecond=0)
+        found = next(times, None)
+        return found.timestamp() if found is not None else None
 
 
-def _field(text: str, low: int, high: int, names: tuple[str, ...] = ()) -> frozenset[int]:
-    return frozenset(number for part in text.split(",") for number in _part(part, low, high, names))
-
-
-def _part(text: str, low: int, high: int, names: tuple[str, ...]) -> range:
-    stretch, slash, step = text.partition("/")
-    first, dash, last = stretch.partition("-")
-    if stretch == "*":
-        start, end = low, high
-    else:
-        start = _number(first, low, high, names)
-        end = _number(last, low, high, names) if dash else (high if slash else start)
-    width = _number(step, 1, high, ()) if slash else 1
-    if end < start:
-        raise InvalidInput(f"in a cron expression, {stretch!r} ends before it begins")
-    return range(start, end + 1, width)
-
-
-def _number(text: str, low: int, high: int, names: tuple[str, ...]) -> int:
-    if text in names:
-        return names.index(text) + (1 if names is _MONTHS else 0)
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and low <= int(text) <= high):
-        raise InvalidInput(f"in a cron expression, {text!r} is not a number from {low} to {high}")
-    return int(text)
+def _checked(text: str, name: str, last: int) -> str:
+    """The library knows more forms than those above, and takes the one value of `a-a/n` for `a/n`."""
+    parts = []
+    for part in text.split(","):
+        found = _PART.fullmatch(part)
+        if found is None or int(found[3] or 1) > last:
+            raise InvalidInput(f"in a cron expression, {part!r} is not a {name}")
+        first, end, _ = found.groups()
+        parts.append(first if end is not None and first.lstrip("0") == end.lstrip("0") else part)
+    return ",".join(parts)
