@@ -7,9 +7,8 @@ from heapq import merge
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.events import Event
-from tidegate.ports import Message, Topics
-
-_PAGE = 1000
+from tidegate.ports import Topics
+from tidegate.topic_pages import newest
 
 Positions = tuple[int, ...]
 Wanted = Callable[[Event], bool]
@@ -30,21 +29,8 @@ class MetalogReader:
 
     def tail(self, count: int, wanted: Wanted, end: Positions) -> list[Event]:
         """The newest `count` events before `end` that are wanted, the oldest first."""
-        start = self.start()
-        partitions = (
-            self._newest(number, start[number], following, count, wanted) for number, following in enumerate(end)
-        )
-        events = sorted((event for partition in partitions for event in partition), key=_moment)
-        return events[-count:] if count else []
-
-    def _newest(self, partition: int, first: int, following: int, count: int, wanted: Wanted) -> list[Event]:
-        found: list[Event] = []
-        while following > first and len(found) < count:
-            offset = max(first, following - _PAGE)
-            page = self._topics.read(self._topic, partition, offset, following - offset)
-            found = [event for event in map(_event, page) if wanted(event)] + found
-            following = offset
-        return found
+        bounds = list(zip(self.start(), end, strict=True))
+        return newest(self._topics, self._topic, bounds, count, read=Event.from_bytes, wanted=wanted, moment_ns=_moment)
 
     def page(self, positions: Positions, limit: int, wanted: Wanted) -> tuple[list[Event], Positions]:
         """Looks at most at `limit` events from the positions on, and says where the next page begins."""
@@ -64,11 +50,7 @@ class MetalogReader:
 
     def _numbered(self, partition: int, offset: int, limit: int) -> Iterator[tuple[int, Event]]:
         for message in self._topics.read(self._topic, partition, offset, limit):
-            yield partition, _event(message)
-
-
-def _event(message: Message) -> Event:
-    return Event.from_bytes(message.value)
+            yield partition, Event.from_bytes(message.value)
 
 
 def _moment(event: Event) -> int:

@@ -15,8 +15,8 @@ from tidegate.core.events import Event, EventKind
 from tidegate.pipeline.log import manifest
 from tidegate.pipeline.log.manifest import DataFile, Manifest
 from tidegate.ports import Topics
+from tidegate.topic_pages import messages
 
-_PAGE = 1000
 _BATCH_ROWS = 262_144
 _TRIES = 3
 _COLUMNS = ["operation", "bucket", "size"]
@@ -160,19 +160,14 @@ def _batches(path: Path) -> Iterator[list[tuple[str, str, int, int]]]:
 
 
 def _add_records(tally: _Tally, topics: Topics, topic: str, partition: int, offset: int, following: int) -> None:
-    while offset < following:
-        page = topics.read(topic, partition, offset, min(_PAGE, following - offset))
-        if not page:
-            return
-        for message in page:
-            try:
-                event = Event.from_bytes(message.value)
-            except InvalidInput:
-                tally.unreadable += 1
-                continue
-            day = datetime.fromtimestamp(event.ts_ns / 1e9, UTC).date().isoformat()
-            tally.add(day, event.operation.value, event.bucket, 1, event.size or 0)
-        offset = page[-1].offset + 1
+    for message in messages(topics, topic, partition, offset, following):
+        try:
+            event = Event.from_bytes(message.value)
+        except InvalidInput:
+            tally.unreadable += 1
+            continue
+        day = datetime.fromtimestamp(event.ts_ns / 1e9, UTC).date().isoformat()
+        tally.add(day, event.operation.value, event.bucket, 1, event.size or 0)
 
 
 def _view_table(folder: Path, known: Manifest) -> TableView:

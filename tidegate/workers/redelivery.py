@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.ports import Message, Tables, Topics
+from tidegate.topic_pages import appended_since
 
 _PREFIX = "workers/begun/"
-_PAGE = 1000
 # A crash right after an acknowledgement leaves a note that nobody needs; more than so many are not kept.
 _MOST_NOTES = 50
 
@@ -43,14 +43,8 @@ class PriorAttempts:
 
     def appended(self, topic: str) -> Iterator[bytes]:
         """Every value that was appended to the topic since the messages were first begun."""
-        for partition, (first, following) in enumerate(self.topics.bounds(topic)):
-            offset = max(first, self._since(topic, partition))
-            while offset < following:
-                page = self.topics.read(topic, partition, offset, min(_PAGE, following - offset))
-                if not page:
-                    break
-                yield from (message.value for message in page)
-                offset = page[-1].offset + 1
+        offsets = [self._since(topic, partition) for partition in range(len(self.topics.bounds(topic)))]
+        return (message.value for message in appended_since(self.topics, topic, offsets))
 
     def _since(self, topic: str, partition: int) -> int:
         """From the beginning where a worker of another version noted nothing down about the topic."""

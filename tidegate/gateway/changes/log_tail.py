@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from tidegate.core.events import Event
 from tidegate.core.known_events import KnownEvents
 from tidegate.ports import Topics
+from tidegate.topic_pages import appended_since
 
-_PAGE = 1000
 _LOOKS_BACK = 3
 
 
@@ -47,13 +47,7 @@ class LogTail:
             self._reached = list(self._ends[0] if len(self._ends[0]) == len(bounds) else self._ends[-1])
             return
         self._ends = []
-        for partition, (first, end) in enumerate(bounds):
-            self._reached[partition] = max(self._reached[partition], first)
-            while self._reached[partition] < end:
-                messages = self._topics.read(self._topic, partition, self._reached[partition], _PAGE)
-                if not messages:
-                    break
-                for message in messages:
-                    if message.key in self._events:
-                        self._events[message.key].append(Event.from_bytes(message.value))
-                self._reached[partition] = messages[-1].offset + 1
+        for message in appended_since(self._topics, self._topic, self._reached):
+            if message.key in self._events:
+                self._events[message.key].append(Event.from_bytes(message.value))
+            self._reached[message.partition] = message.offset + 1

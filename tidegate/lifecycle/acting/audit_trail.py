@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, AuditRecord
 from tidegate.ports import Record, Topics
-
-_PAGE = 1000
+from tidegate.topic_pages import appended_since, newest
 
 Wanted = Callable[[AuditRecord], bool]
 
@@ -28,31 +27,17 @@ class AuditTrail:
 
     def since(self, ends: Sequence[int]) -> Iterator[AuditRecord]:
         """What was appended after the trail had those ends."""
-        for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC)):
-            offset = max(first, ends[partition])
-            while offset < following:
-                page = self._topics.read(AUDIT_TOPIC, partition, offset, min(_PAGE, following - offset))
-                if not page:
-                    break
-                yield from (AuditRecord.from_json(message.value) for message in page)
-                offset = page[-1].offset + 1
+        for message in appended_since(self._topics, AUDIT_TOPIC, ends):
+            yield AuditRecord.from_json(message.value)
 
     def newest(self, count: int, wanted: Wanted) -> list[AuditRecord]:
         """The newest records that are wanted, the oldest of them first."""
-        found = [
-            record
-            for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC))
-            for record in self._newest_in(partition, first, following, count, wanted)
-        ]
-        found.sort(key=lambda record: record.at_ns)
-        return found[-count:] if count else []
-
-    def _newest_in(self, partition: int, first: int, following: int, count: int, wanted: Wanted) -> list[AuditRecord]:
-        found: list[AuditRecord] = []
-        while following > first and len(found) < count:
-            offset = max(first, following - _PAGE)
-            page = self._topics.read(AUDIT_TOPIC, partition, offset, following - offset)
-            records = (AuditRecord.from_json(message.value) for message in page)
-            found = [record for record in records if wanted(record)] + found
-            following = offset
-        return found
+        return newest(
+            self._topics,
+            AUDIT_TOPIC,
+            self._topics.bounds(AUDIT_TOPIC),
+            count,
+            read=AuditRecord.from_json,
+            wanted=wanted,
+            moment_ns=lambda record: record.at_ns,
+        )

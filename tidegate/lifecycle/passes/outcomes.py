@@ -12,8 +12,7 @@ from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
 from tidegate.core.shards import shard
 from tidegate.lifecycle.passes.bucket_pass import BucketOutcome
 from tidegate.ports import Topics
-
-_PAGE = 1000
+from tidegate.topic_pages import appended_since
 
 
 class OutcomeTracker:
@@ -28,14 +27,9 @@ class OutcomeTracker:
 
     def catch_up(self) -> int:
         """Takes in what has ended since the last call; gives the number of all that have."""
-        for partition, (first, following) in enumerate(self._topics.bounds(AUDIT_TOPIC)):
-            offset = max(first, self._next[partition])
-            while offset < following:
-                page = self._topics.read(AUDIT_TOPIC, partition, offset, min(_PAGE, following - offset))
-                for message in page:
-                    self._take_in(Ended.from_json(message.value))
-                offset = page[-1].offset + 1 if page else following
-            self._next[partition] = offset
+        for message in appended_since(self._topics, AUDIT_TOPIC, self._next):
+            self._take_in(Ended.from_json(message.value))
+            self._next[message.partition] = message.offset + 1
         return self.finished
 
     def of(self, bucket_uid: str) -> BucketOutcome:
