@@ -190,6 +190,15 @@ def write_private(path: Path, text: str) -> None:
         raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
 
 
+def sync_directory(directory: Path) -> None:
+    """Puts the names in it on stable storage."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _try_lock(fd: int, mode: int) -> bool:
     try:
         fcntl.flock(fd, mode | fcntl.LOCK_NB)

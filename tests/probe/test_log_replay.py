@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from direct_backend import direct_backend
 from mixed_operations import Fact, Mixer, Record, Tags
+from replayed_events import BucketState, Version, replay
 from running_service import RunningService, s3_client
 
 from tidegate import settings as settings_module
 from tidegate.assembly import open_topics
 from tidegate.core.events import Event
-from tidegate.core.replay import BucketState, Version, replay
 
 OPERATIONS = int(os.environ.get("PROBE_OPERATIONS", "1000"))
 CLIENTS = 16

@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tidegate.core.errors import InvalidInput, Unavailable
+from tidegate.datadir import sync_directory
 
 KEY_FILE = "secret.key"
 
@@ -67,7 +68,7 @@ def _make_key(file: Path) -> None:
             os.link(temporary, file)
         except FileExistsError:
             return
-        _sync_directory(file.parent)
+        sync_directory(file.parent)
     finally:
         temporary.unlink()
 
@@ -87,11 +88,3 @@ def _read_key(file: Path) -> bytes:
     if len(key) != _KEY_BYTES:
         raise InvalidInput(f"{file} does not hold a key: put back the one from your backup")
     return key
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from direct_backend import direct_backend
 from raw_http import until
+from replayed_events import BucketState, replay
 from running_service import PoolKey, RunningService, s3_client
 
 from tidegate.assembly import open_tables, open_topics
 from tidegate.core.events import Event
 from tidegate.core.records import GatewayEntry
-from tidegate.core.replay import BucketState, replay
 from tidegate.gateway.changes import intents
 from tidegate.settings import Settings, restore
 

@@ -10,8 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from places import Place
 from replayed import all_events, left_open
-
-from tidegate.core.replay import Version, replay
+from replayed_events import Version, replay
 
 KEY = os.urandom(32)
 CUSTOMER = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": KEY}

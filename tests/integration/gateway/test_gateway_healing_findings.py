@@ -14,9 +14,9 @@ import pytest
 from open_places import give_to_service
 from places import Place
 from replayed import all_events, compare, direct_client, wait_until_healed
+from replayed_events import BucketState, replay
 
 from tidegate.core.events import Event, EventKind
-from tidegate.core.replay import BucketState, replay
 from tidegate.gateway.changes.intents import Intent, Intents
 
 PLAIN, VERSIONED, CROWDED, SET = "found-plain", "found-versioned", "found-crowded", "found-attributes"

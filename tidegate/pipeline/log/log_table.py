@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.shards import bucket_day
+from tidegate.datadir import sync_directory
 from tidegate.pipeline.log import manifest
 from tidegate.pipeline.log.event_columns import REJECTED, TABLE_SCHEMA
 from tidegate.pipeline.log.manifest import DataFile, Manifest, OffsetRange, RejectedFile
@@ -61,7 +62,7 @@ class LogTable:
 
     def commit(self, changed: Manifest) -> None:
         manifest.store(self._manifest_file, changed)
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
     def read(
         self,
@@ -278,19 +279,11 @@ def _move(source: Path, target: Path) -> None:
         with source.open("rb") as file:
             os.fsync(file.fileno())
         source.replace(target)
-        _sync_directory(target.parent)
-        _sync_directory(target.parent.parent)
+        sync_directory(target.parent)
+        sync_directory(target.parent.parent)
     except OSError as error:
         raise Unavailable(f"{target} cannot be written: {error.strerror}") from None
 
 
 def _modified_ns(file: Path) -> int:
     return file.stat().st_mtime_ns if file.exists() else 0
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -1,9 +1,9 @@
 """What keys hold after their events: versions and open uploads, worked out from the metadata log.
 
-The counterpart of the fold in `tidegate.core.replay`, over whole frames. An *instance* is one life of a version: from
-the put or marker that made it to the delete, or the next put under the same version id, that ended it. On top of that
-fold, each version gets the times that tell since when an action is due: when it was last tagged, and when the removal
-of another version gave it its present place.
+A fold of events, over whole frames. An *instance* is one life of a version: from the put or
+marker that made it to the delete, or the next put under the same version id, that ended it. On top of that fold, each
+version gets the times that tell since when an action is due: when it was last tagged, and when the removal of another
+version gave it its present place.
 """
 
 from __future__ import annotations

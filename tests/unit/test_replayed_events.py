@@ -6,9 +6,9 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from replayed_events import replay
 
 from tidegate.core.events import Event, EventKind
-from tidegate.core.replay import replay
 
 ticks = count(1)
 
