@@ -7,19 +7,18 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from direct_backend import direct_backend
+from metadata_log import logged_events, settings_of
 from mixed_operations import Fact, Mixer, Record, Tags
 from replayed_events import BucketState, Version, replay
 from running_service import RunningService, s3_client
 
-from tidegate import settings as settings_module
-from tidegate.assembly import open_topics
 from tidegate.core.events import Event
 
 OPERATIONS = int(os.environ.get("PROBE_OPERATIONS", "1000"))
@@ -51,7 +50,7 @@ def test_log_replays_to_the_backends_listing_after_a_gateway_was_killed(
     record = Record()
     _mix(service, lambda: service.s3(key, retries=1, max_pool_connections=1), record)
 
-    events = list(_events(service))
+    events = logged_events(settings_of(service), service.data)
     missing = _facts_without_event(record.facts, events)
     assert not missing, f"{len(missing)} of {len(record.facts)} acknowledged changes: {missing[:5]}"
 
@@ -94,19 +93,6 @@ def _mix(service: RunningService, client: Callable[[], Any], record: Record) -> 
             over.set()
         killer.result()
     assert victim not in service.processes()
-
-
-def _events(service: RunningService) -> Iterator[Event]:
-    settings = settings_module.restore((service.data / "run" / "settings.json").read_text())
-    topics = open_topics(settings, service.data)
-    try:
-        for partition, (offset, end) in enumerate(topics.bounds(settings.metalog.topic)):
-            while offset < end:
-                for message in topics.read(settings.metalog.topic, partition, offset, 1000):
-                    yield Event.from_bytes(message.value)
-                    offset = message.offset + 1
-    finally:
-        topics.close()
 
 
 def _facts_without_event(facts: list[Fact], events: list[Event]) -> list[Fact]:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from direct_backend import direct_backend
+from metadata_log import logged_events, settings_of
 from raw_http import until
 from replayed_events import BucketState, replay
 from running_service import PoolKey, RunningService, s3_client
 
-from tidegate.assembly import open_tables, open_topics
+from tidegate.assembly import open_tables
 from tidegate.core.events import Event
 from tidegate.core.records import GatewayEntry
 from tidegate.gateway.changes import intents
-from tidegate.settings import Settings, restore
 
 HEALING_SECONDS = 60
 
@@ -37,21 +37,9 @@ class Contents(NamedTuple):
     uploads: dict[str, str]
 
 
-def settings(service: RunningService) -> Settings:
-    return restore((service.data / "run" / "settings.json").read_text())
-
-
 def all_events(service: RunningService) -> list[Event]:
     """In the order of their times."""
-    topic = settings(service).metalog.topic
-    found: list[Event] = []
-    with closing(open_topics(settings(service), service.data)) as topics:
-        for partition, (offset, end) in enumerate(topics.bounds(topic)):
-            while offset < end:
-                messages = topics.read(topic, partition, offset, 1000)
-                found += [Event.from_bytes(message.value) for message in messages]
-                offset = messages[-1].offset + 1
-    return sorted(found, key=lambda event: event.ts_ns)
+    return logged_events(settings_of(service), service.data)
 
 
 def direct_client(service: RunningService, key: PoolKey) -> Any:
@@ -60,7 +48,7 @@ def direct_client(service: RunningService, key: PoolKey) -> Any:
 
 
 def gateway_pids(service: RunningService) -> set[int]:
-    with closing(open_tables(settings(service), service.data)) as tables:
+    with closing(open_tables(settings_of(service), service.data)) as tables:
         pids = {GatewayEntry.from_json(text).pid for _, text in tables.scan(GatewayEntry.PREFIX)}
     return {pid for pid in pids if Path("/proc", str(pid)).exists()}  # the entry of a killed one lives on for a while
 

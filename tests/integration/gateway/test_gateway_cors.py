@@ -7,9 +7,10 @@ from contextlib import closing
 
 import pytest
 from forms import form_body, post_head, signed_fields
+from metadata_log import settings_of
 from places import Place
 from raw_http import Answer, presigned, request
-from replayed import all_events, direct_client, settings
+from replayed import all_events, direct_client
 
 from tidegate.assembly import open_tables
 from tidegate.core.cors import CORS
@@ -109,7 +110,7 @@ def test_only_keys_see_and_change_the_rules(place: Place, bucket: str) -> None:
 def test_rules_go_with_their_bucket(place: Place) -> None:
     place.s3.create_bucket(Bucket="cors-short")
     put(place, NAMED, bucket="cors-short")
-    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+    with closing(open_tables(settings_of(place.service), place.service.data)) as tables:
         uid = Bucket.from_json(tables.get(Bucket.PREFIX + "cors-short") or "").uid
         assert tables.get(CORS + uid) is not None
         place.s3.delete_bucket(Bucket="cors-short")
@@ -156,7 +157,7 @@ def test_every_gateway_knows_new_rules_with_the_next_request(place: Place, bucke
 def test_preflights_wake_no_pool(place: Place) -> None:
     key = place.service.create_pool("cors-asleep")
     place.service.cli("bucket", "create", "cors-asleep-bucket", "--pool", "cors-asleep")
-    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+    with closing(open_tables(settings_of(place.service), place.service.data)) as tables:
         with place.wire() as wire:
             body = (
                 b"<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>"

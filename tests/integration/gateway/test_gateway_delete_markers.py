@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 from botocore.exceptions import ClientError
+from metadata_log import settings_of
 from places import Place
 from raw_http import Answer, Wire, request
-from replayed import settings
 from scripted_backend import LoneGateway, Store, Visit
 
 from tidegate.assembly import open_tables
@@ -137,7 +137,7 @@ def test_the_versioning_of_a_bucket_that_a_command_made_is_found_out(
     bucket = fresh_name("command")
     place.service.cli("bucket", "create", bucket, "--pool", place.key.pool)
     assert place.ask("GET", f"/{bucket}/none").status == 404
-    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+    with closing(open_tables(settings_of(place.service), place.service.data)) as tables:
         uid = Bucket.from_json(tables.get(Bucket.PREFIX + bucket) or "").uid
         assert BucketState.from_json(tables.get(BucketState.PREFIX + uid) or "").versioning == "Off"
     place.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})

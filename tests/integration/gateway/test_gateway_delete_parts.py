@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import pytest
+from metadata_log import logged_events
 from raw_http import Answer, Wire, request
 from scripted_backend import LoneGateway, Script, Store, Visit
 
-from tidegate.assembly import open_topics
-from tidegate.core.events import Event, EventKind
+from tidegate.core.events import EventKind
 
 KEYS = [f"key-{number:03}" for number in range(500)]
 FIRST, SECOND = KEYS[:250], KEYS[250:]
@@ -57,13 +56,7 @@ def delete(gateway: LoneGateway, answering: Answering, keys: list[str] = KEYS) -
 
 def logged(gateway: LoneGateway) -> list[str]:
     """The keys of the deletes in the log that are of the second part; the healer looks into the first."""
-    with closing(open_topics(gateway.settings, gateway.data)) as topics:
-        topic = gateway.settings.metalog.topic
-        events = [
-            Event.from_bytes(message.value)
-            for partition, (first, end) in enumerate(topics.bounds(topic))
-            for message in (topics.read(topic, partition, first, end - first) if end > first else [])
-        ]
+    events = logged_events(gateway.settings, gateway.data)
     return sorted(event.key for event in events if event.operation is EventKind.DELETE and event.key in SECOND)
 
 

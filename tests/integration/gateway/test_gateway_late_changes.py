@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import md5
 
 import pytest
+from metadata_log import logged_events
 from raw_http import Answer, Wire, request, until
 from scripted_backend import LoneGateway, Store, Visit
 
-from tidegate.assembly import open_topics
 from tidegate.core.events import Event, EventKind
 from tidegate.core.xml_writer import iso_time
 from tidegate.gateway.changes import intents
@@ -141,14 +140,7 @@ def wait_until_healed(gateway: LoneGateway) -> None:
 
 
 def logged(gateway: LoneGateway, key: str) -> list[Event]:
-    with closing(open_topics(gateway.settings, gateway.data)) as topics:
-        topic = gateway.settings.metalog.topic
-        events = [
-            Event.from_bytes(message.value)
-            for partition, (first, end) in enumerate(topics.bounds(topic))
-            for message in (topics.read(topic, partition, first, end - first) if end > first else [])
-        ]
-    return sorted((event for event in events if event.key == key), key=lambda event: event.ts_ns)
+    return [event for event in logged_events(gateway.settings, gateway.data) if event.key == key]
 
 
 def test_changes_that_a_store_makes_long_after_it_broke_off_are_in_the_log_once(

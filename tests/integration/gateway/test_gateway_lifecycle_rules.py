@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from metadata_log import settings_of
 from places import Place
 from raw_http import Answer, request
-from replayed import all_events, direct_client, settings
+from replayed import all_events, direct_client
 
 from tidegate.assembly import open_tables
 from tidegate.core.events import Event, EventKind
@@ -238,7 +239,7 @@ def test_the_pool_is_not_woken(place: Place) -> None:
         for method, body, status in (("GET", b"", 404), ("PUT", document(rule()), 200), ("GET", b"", 200)):
             assert wire.ask(request(place.url, key, method, "/ruled-asleep?lifecycle=", body)).status == status
         assert wire.ask(request(place.url, key, "DELETE", "/ruled-asleep?lifecycle=")).status == 204
-    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+    with closing(open_tables(settings_of(place.service), place.service.data)) as tables:
         assert tables.get("ep:ruled-asleep") is None and tables.get("ma:ruled-asleep") is None
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from busy import BUCKETS, busy_clients, busy_place, done_after
+from metadata_log import settings_of
 from places import Place
 from raw_http import until
-from replayed import compare, gateway_pids, settings, wait_until_healed
+from replayed import compare, gateway_pids, wait_until_healed
 from running_service import RunningService
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
@@ -46,6 +47,6 @@ def test_the_log_replays_to_the_listing_and_no_turn_is_left(place: Place) -> Non
         done_after(record, 60)
     wait_until_healed(place.service)
     compare(place.service, place.key, BUCKETS)
-    with closing(open_tables(settings(place.service), place.service.data)) as tables:
+    with closing(open_tables(settings_of(place.service), place.service.data)) as tables:
         assert tables.scan("ot:"), "the times given out are known to all machines"
         until(lambda: not tables.scan("or:"), what="key locks were not given back")
