@@ -15,6 +15,7 @@ from tidegate.core.records import Bucket, GatewayEntry, Key, Pool, User
 from tidegate.pools.catalogue import every
 from tidegate.pools.registry import Registry
 from tidegate.ports import Tables
+from tidegate.views import filled
 
 # A running backend is to have a new bucket before the caller hears of it.
 APPLY_SECONDS = 20.0
@@ -98,14 +99,6 @@ class GatewayView(BaseModel):
     modified_at: datetime
 
 
-def moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def _certain(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
 def seconds_of(when: datetime | None) -> float | None:
     """Unix time; a time without a zone is taken as UTC."""
     if when is None:
@@ -114,54 +107,23 @@ def seconds_of(when: datetime | None) -> float | None:
 
 
 def view_pool(registry: Registry, pool: Pool) -> PoolView:
-    status = registry.status(pool.name, time.time())
-    return PoolView(
-        name=pool.name,
-        owner=pool.owner,
-        group=pool.group,
-        directory=pool.directory,
-        backend=pool.backend,
-        online=pool.online,
-        direct_hostname=pool.direct_hostname,
-        created_at=_certain(pool.created_at),
-        expires_at=moment(pool.expires_at),
-        state=status.state,
-        reason=status.reason,
-        endpoint=status.endpoint,
-        manager_pid=status.manager_pid,
-        backend_pid=status.backend_pid,
-        last_access_at=moment(status.last_access_at),
-    )
+    return filled(PoolView, pool, registry.status(pool.name, time.time()))
 
 
 def view_key(key: Key) -> KeyView:
-    return KeyView(
-        access_key=key.access_key,
-        pool=key.pool,
-        policy=key.policy,
-        created_at=_certain(key.created_at),
-        expires_at=moment(key.expires_at),
-    )
+    return filled(KeyView, key)
 
 
 def view_bucket(bucket: Bucket) -> BucketView:
-    return BucketView(
-        name=bucket.name,
-        pool=bucket.pool,
-        uid=bucket.uid,
-        policy=bucket.policy,
-        created_at=_certain(bucket.created_at),
-    )
+    return filled(BucketView, bucket)
 
 
 def view_user(user: User) -> UserView:
-    return UserView(
-        name=user.name, permitted=user.permitted, groups=list(user.groups), modified_at=_certain(user.modified_at)
-    )
+    return filled(UserView, user)
 
 
 def list_gateways(tables: Tables) -> list[GatewayView]:
-    return [_view_gateway(GatewayEntry.from_json(text)) for _, text in every(tables, GatewayEntry.PREFIX)]
+    return [filled(GatewayView, GatewayEntry.from_json(text)) for _, text in every(tables, GatewayEntry.PREFIX)]
 
 
 def list_buckets(registry: Registry, tables: Tables, pool: str) -> list[BucketView]:
@@ -170,16 +132,6 @@ def list_buckets(registry: Registry, tables: Tables, pool: str) -> list[BucketVi
         registry.pool(pool)
         return [view_bucket(bucket) for bucket in registry.buckets(pool)]
     return [view_bucket(Bucket.from_json(text)) for _, text in every(tables, Bucket.PREFIX)]
-
-
-def _view_gateway(entry: GatewayEntry) -> GatewayView:
-    return GatewayView(
-        host=entry.host,
-        port=entry.port,
-        pid=entry.pid,
-        started_at=_certain(entry.started_at),
-        modified_at=_certain(entry.modified_at),
-    )
 
 
 def create_pool(
@@ -209,22 +161,13 @@ def create_pool(
     except TidegateError:
         registry.delete_pool(pool.name)
         raise
-    return PoolCreated(
-        pool=pool.name,
-        access_key=key.access_key,
-        secret_key=secret,
-        key_policy=key.policy,
-        owner=pool.owner,
-        backend=pool.backend,
-        directory=pool.directory,
-        expires_at=moment(pool.expires_at),
-    )
+    return filled(PoolCreated, pool, key, secret_key=secret, key_policy=key.policy)
 
 
 def create_key(registry: Registry, pool: str, *, policy: str, expires_at: float | None) -> KeyCreated:
     key, secret = registry.create_key(pool, now=time.time(), policy=policy, expires_at=expires_at)
     registry.wait_in_force()
-    return KeyCreated(**view_key(key).model_dump(), secret_key=secret)
+    return filled(KeyCreated, key, secret_key=secret)
 
 
 def delete_key(registry: Registry, access_key: str) -> None:

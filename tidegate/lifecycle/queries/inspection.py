@@ -27,6 +27,7 @@ from tidegate.lifecycle.queries.simulation import Progress, Simulation, Simulati
 from tidegate.lifecycle.topics import create_topics
 from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
+from tidegate.views import filled
 from tidegate.walking import uploads_of, versions_of
 
 
@@ -199,47 +200,24 @@ class Inspector:
 
 def _view_audit(record: AuditRecord) -> AuditView:
     task = record.task
-    return AuditView(
-        at=moment_of(record.at_ns),
-        bucket=task.bucket,
-        key=task.key,
-        version_id=task.version_id,
-        upload_id=task.upload_id,
-        action=task.effect.value,
-        kind=task.kind.value,
-        rule_id=task.rule_id,
-        outcome=record.outcome.value,
-        reason=record.reason,
-        due_at=moment_of(task.due_ns),
-        last_modified=task.last_modified,
-        etag=task.etag,
-        size=task.size,
-        pass_id=task.pass_id,
-        worker=record.worker,
+    return filled(
+        AuditView, record, task, at=moment_of(record.at_ns), action=task.effect.value, due_at=moment_of(task.due_ns)
     )
 
 
 def _view_explanation(item: Explanation) -> ExplanationView:
     following = {planned.action_id for planned in item.planned if planned.hold is None}
-    return ExplanationView(
-        version_id=item.version_id,
-        upload_id=item.upload_id,
-        place=item.place.value,
-        created_at=moment_of(item.created_ns),
-        verdicts=[_view_verdict(verdict, verdict.action_id in following) for verdict in item.verdicts],
-    )
+    verdicts = [_view_verdict(verdict, verdict.action_id in following) for verdict in item.verdicts]
+    return filled(ExplanationView, item, created_at=moment_of(item.created_ns), verdicts=verdicts)
 
 
 def _view_verdict(verdict: Verdict, is_next: bool) -> VerdictView:
-    return VerdictView(
-        rule_id=verdict.rule_id,
-        kind=verdict.kind.value,
+    return filled(
+        VerdictView,
+        verdict,
         action=verdict.effect.value,
-        storage_class=verdict.storage_class,
         matches=not verdict.obstacles,
-        obstacles=list(verdict.obstacles),
         due_at=moment_of(verdict.due_ns) if verdict.due_ns is not None else None,
-        is_due=verdict.is_due,
-        hold=verdict.hold.value if verdict.hold is not None else "",
+        hold=verdict.hold or "",
         is_next=is_next,
     )

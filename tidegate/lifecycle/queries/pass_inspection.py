@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -17,7 +17,6 @@ from tidegate.lifecycle.passes.pass_lock import LOCK
 from tidegate.lifecycle.passes.pass_records import (
     REPORTS,
     REQUESTS,
-    BucketReport,
     PassProgress,
     PassReport,
     PassReports,
@@ -30,6 +29,7 @@ from tidegate.lifecycle.queries.moments import moment_of
 from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings
+from tidegate.views import filled
 
 _POLL_SECONDS = 0.2
 _MOST_WAITING = 100
@@ -108,6 +108,9 @@ class CurrentPassView(BaseModel):
     last: PassView | None = Field(description="The newest pass that has ended.")
 
 
+_View = TypeVar("_View", bound=PassView)
+
+
 @dataclass(frozen=True, slots=True)
 class PassInspector:
     """`data` is the data directory, where passes leave their plans."""
@@ -136,7 +139,7 @@ class PassInspector:
             waits = self.tables.get(REQUESTS + pass_id) is not None
             raise NotFound(f"the pass {pass_id} has not begun yet" if waits else f"there is no pass {pass_id}")
         files = PlanFiles(self.data, report.id)
-        return PassDetailView(**_fields(report), plan=files.sums(), entries=files.first(entries))
+        return _view(PassDetailView, report, plan=files.sums(), entries=files.first(entries))
 
     def history(self, count: int) -> list[PassView]:
         """The newest, the oldest of them first."""
@@ -150,7 +153,7 @@ class PassInspector:
         return CurrentPassView(
             running=running,
             refused=why_refused(self.tables, self.settings, time.time_ns()),
-            waiting=[PassRequestView(**asdict(request)) for request in requests],
+            waiting=[filled(PassRequestView, request) for request in requests],
             last=view_pass(last) if last is not None else None,
         )
 
@@ -174,43 +177,20 @@ class PassInspector:
         """A pass that was killed leaves its progress and no lock, sooner or later."""
         progress = PassProgress.load(self.tables)
         if progress is not None and self.tables.get(LOCK) is not None:
-            return _view_progress(progress)
+            return filled(PassProgressView, progress, since=moment_of(progress.since_ns))
         return None
 
 
 def view_pass(report: PassReport) -> PassView:
-    return PassView(**_fields(report))
+    return _view(PassView, report)
 
 
-def _fields(report: PassReport) -> dict[str, object]:
-    return {
-        "id": report.id,
-        "engine": report.engine,
-        "trigger": report.trigger,
-        "status": report.status.value,
-        "now": moment_of(report.now_ns),
-        "ended_at": moment_of(report.ended_ns) if report.ended_ns is not None else None,
-        "buckets": report.buckets,
-        "only_bucket": report.only_bucket,
-        "dry_run": report.dry_run,
-        "landed_events": report.landed_events,
-        "planned": report.planned,
-        "outcomes": report.outcomes,
-        "problem": report.problem,
-        "details": [_view_bucket(detail) for detail in report.details],
-    }
-
-
-def _view_bucket(detail: BucketReport) -> BucketReportView:
-    return BucketReportView(**asdict(detail))
-
-
-def _view_progress(progress: PassProgress) -> PassProgressView:
-    return PassProgressView(
-        id=progress.id,
-        stage=progress.stage,
-        since=moment_of(progress.since_ns),
-        planned=progress.planned,
-        finished=progress.finished,
-        buckets=progress.buckets,
+def _view(view: type[_View], report: PassReport, **given: object) -> _View:
+    return filled(
+        view,
+        report,
+        now=moment_of(report.now_ns),
+        ended_at=moment_of(report.ended_ns) if report.ended_ns is not None else None,
+        details=[filled(BucketReportView, detail) for detail in report.details],
+        **given,
     )
