@@ -12,43 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidegate.core import codec
 from tidegate.core.errors import Unavailable
 from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.decide import Planned
-from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.tasks import ObjectTask
 from tidegate.core.listings import ListedVersion
 from tidegate.core.records import Bucket
 from tidegate.core.shards import shard
+from tidegate.pipeline.arrow_types import arrow_schema_of
+from tidegate.pipeline.plan.plan_row import PlanRow
 from tidegate.pipeline.plan.task_writer import TASKS
 
-_TEXT, _NUMBER = pa.string(), pa.int64()
-PLAN_ROWS = pa.schema(
-    [
-        ("bucket_uid", _TEXT),
-        ("bucket", _TEXT),
-        ("owner", _TEXT),
-        ("key", _TEXT),
-        ("version_id", _TEXT),
-        ("upload_id", _TEXT),
-        ("created_ns", _NUMBER),
-        ("last_modified", _TEXT),
-        ("etag", _TEXT),
-        ("size", _NUMBER),
-        ("effect", _TEXT),
-        ("kind", _TEXT),
-        ("rule_id", _TEXT),
-        ("action_id", _TEXT),
-        ("due_ns", _NUMBER),
-        ("became_due_ns", _NUMBER),
-        ("since_ns", _NUMBER),
-        ("storage_class", _TEXT),
-        ("hold", _TEXT),
-        ("acts", pa.bool_()),
-        ("newest_due_ns", _NUMBER),
-        ("shard", pa.int32()),
-    ]
-)
+PLAN_ROWS = arrow_schema_of(PlanRow)
 _GROUP_ROWS = 16_384
 _BATCH_ROWS = 10_000
 
@@ -148,24 +124,6 @@ def _tasks(batch: pa.RecordBatch, pass_id: str) -> pa.RecordBatch:
 
 
 def _task(row: Row, pass_id: str) -> ObjectTask:
-    return ObjectTask(
-        effect=Effect(row["effect"]),
-        owner=row["owner"],
-        bucket=row["bucket"],
-        key=row["key"],
-        version_id=row["version_id"] or "",
-        bucket_uid=row["bucket_uid"],
-        pass_id=pass_id,
-        kind=ActionKind(row["kind"]),
-        rule_id=row["rule_id"],
-        action_id=row["action_id"],
-        due_ns=row["due_ns"],
-        became_due_ns=row["became_due_ns"],
-        since_ns=row["since_ns"],
-        created_ns=row["created_ns"],
-        last_modified=row["last_modified"] or "",
-        etag=row["etag"] or "",
-        size=row["size"],
-        storage_class=row["storage_class"] or "",
-        upload_id=row["upload_id"] or "",
-    )
+    """Details that are not known are left out."""
+    known = {name: value for name, value in row.items() if value is not None}
+    return codec.converted({**known, "pass_id": pass_id}, ObjectTask, "row of a plan")

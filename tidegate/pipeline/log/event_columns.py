@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec import structs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, MapType, StructField, StructType
+from pyspark.sql.types import MapType, StructField, StructType
 
 from tidegate.core.events import Event, EventKind
 from tidegate.core.shards import BUCKET_BITS
-from tidegate.pipeline.column_types import INT32, columns, columns_of
+from tidegate.pipeline.arrow_types import Int32
+from tidegate.pipeline.column_types import columns, columns_of
 
 NS_PER_DAY = 86_400 * 1_000_000_000
 REJECTED = "rejected"
@@ -24,12 +25,12 @@ _CORRUPT = "_corrupt_record"
 FILE_SCHEMA = StructType(
     [
         *_EVENT.fields,
-        *columns(shard=INT32, key_hash=int, bucket_day=int, topic_partition=INT32, topic_offset=int),
+        *columns(shard=Int32, key_hash=int, bucket_day=int, topic_partition=Int32, topic_offset=int),
     ]
 )
 TABLE_SCHEMA = StructType([*FILE_SCHEMA.fields, *columns(day=str)])
 # What the topic's records are staged as.
-STAGED_SCHEMA = StructType(columns(topic_partition=INT32, topic_offset=int, value=BinaryType()))
+STAGED_SCHEMA = StructType(columns(topic_partition=Int32, topic_offset=int, value=bytes))
 
 
 def converted(staged: DataFrame) -> DataFrame:

@@ -12,35 +12,19 @@ from pyspark.sql.types import StructType
 
 from tidegate.core.lifecycle.assess import Effect, Hold
 from tidegate.core.lifecycle.subjects import Versioning, VersionRole
-from tidegate.core.version_attributes import VersionAttributes
-from tidegate.pipeline.column_types import INT32, columns
+from tidegate.pipeline.column_types import columns_of
 from tidegate.pipeline.log.event_columns import NS_PER_DAY, key_hash_of, shard_of
-from tidegate.pipeline.plan.version_roles import IS_NULL, SUBJECT_SCHEMA
+from tidegate.pipeline.plan.plan_row import PlanRow
+from tidegate.pipeline.plan.version_roles import IS_NULL
 
-# What the plan says of the subject, and of the action that is taken.
-_OF_SUBJECT = (
-    *("bucket_uid", "bucket", "owner", "key", "version_id", "upload_id", "created_ns", "last_modified"),
-    *VersionAttributes.__struct_fields__,
+# What the plan says of the action that is taken; the rest it says of the subject.
+_OF_ACTION = (
+    *("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "since_ns"),
+    *("storage_class", "hold", "acts"),
 )
-_ACTION = columns(
-    effect=str,
-    kind=str,
-    rule_id=str,
-    action_id=str,
-    due_ns=int,
-    became_due_ns=int,
-    since_ns=int,
-    storage_class=str,
-    hold=str,
-    acts=bool,
-)
-_OF_ACTION = [field.name for field in _ACTION]
-# `acts` is false for transitions that nothing carries out. `newest_due_ns` is when the last of the subject's actions
-# that were looked for became due, whichever is taken.
-PLAN_SCHEMA = StructType(
-    [*(SUBJECT_SCHEMA[name] for name in _OF_SUBJECT), *_ACTION, *columns(newest_due_ns=int, shard=INT32)]
-)
+PLAN_SCHEMA = StructType(columns_of(PlanRow))
 PLAN_COLUMNS = tuple(PLAN_SCHEMA.names)
+_OF_SUBJECT = tuple(name for name in PLAN_COLUMNS if name not in (*_OF_ACTION, "newest_due_ns", "shard"))
 
 
 def evaluate(subjects: DataFrame, actions: DataFrame) -> DataFrame:
