@@ -178,7 +178,7 @@ STEPS = [
     (log_table, "_move"),
     (log_table, "_described"),
     (log_table.manifest, "store"),
-    (log_table, "_sync_directory"),
+    (log_table, "sync_directory"),
 ]
 
 
