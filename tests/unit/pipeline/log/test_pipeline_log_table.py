@@ -105,7 +105,7 @@ def test_merging_keeps_every_event_and_leaves_one_file_a_day(log):
     assert log.table.compact(log.spark, most_files=3) == 0
 
 
-@pytest.mark.parametrize("step", ["write_by_day", "_move", "_described", "_sync_directory"])
+@pytest.mark.parametrize("step", ["write_by_day", "_move", "_described", "sync_directory"])
 def test_a_merge_killed_at_any_step_loses_and_doubles_nothing(log, monkeypatch, step):
     log.append(put(20, ts_ns=MIDNIGHT + 20))
     log.land()
