@@ -11,9 +11,12 @@ from typing import Protocol
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.key_versions import newest_first
+from tidegate.core.list_requests import MOST_ENTRIES
 from tidegate.core.listings import ListedUpload, ListedVersion, UploadPage, VersionPage
 
-LARGEST_PAGE = 1000
+# The gateway needs two entries more than it shows to know where a page ends. A store gives no more than so many, and
+# would be asked twice for a larger page.
+LARGEST_PAGE = MOST_ENTRIES - 2
 # What XML shows in place of a character that it cannot hold: such a key cannot be named.
 UNSHOWABLE = "\ufffd"
 
