@@ -27,7 +27,7 @@ class Version:
 
 
 @dataclass(slots=True)
-class BucketState:
+class ReplayedBucket:
     """`versions` holds each key's versions, the newest first; `uploads` the key of each open multipart upload."""
 
     name: str
@@ -47,19 +47,19 @@ class BucketState:
             yield key, self.versions[key][0]
 
 
-def replay(events: Iterable[Event]) -> dict[str, BucketState]:
+def replay(events: Iterable[Event]) -> dict[str, ReplayedBucket]:
     """The buckets that exist in the end, by name. A bucket made anew under an old name begins empty."""
-    buckets: dict[tuple[str, str], BucketState] = {}
+    buckets: dict[tuple[str, str], ReplayedBucket] = {}
     for event in sorted(events, key=lambda event: event.ts_ns):
         identity = (event.bucket, event.bucket_uid)
         # Two machines' clocks differ: a put may bear an earlier time than its bucket's creation.
-        bucket = buckets.setdefault(identity, BucketState(event.bucket, event.bucket_uid))
+        bucket = buckets.setdefault(identity, ReplayedBucket(event.bucket, event.bucket_uid))
         bucket.pool = event.pool
         _apply(bucket, event)
     return {bucket.name: bucket for bucket in buckets.values() if not bucket.deleted}
 
 
-def _apply(bucket: BucketState, event: Event) -> None:
+def _apply(bucket: ReplayedBucket, event: Event) -> None:
     match event.operation:
         case EventKind.PUT | EventKind.DELETE_MARKER:
             _add(bucket, event)
@@ -79,7 +79,7 @@ def _apply(bucket: BucketState, event: Event) -> None:
             bucket.attributes.update(event.attributes)
 
 
-def _add(bucket: BucketState, event: Event) -> None:
+def _add(bucket: ReplayedBucket, event: Event) -> None:
     version = Version(
         version_id=event.version_id or NULL_VERSION,
         ts_ns=event.ts_ns,
@@ -94,13 +94,13 @@ def _add(bucket: BucketState, event: Event) -> None:
     bucket.uploads.pop(event.upload_id, None)
 
 
-def _remove(bucket: BucketState, key: str, version_id: str) -> None:
+def _remove(bucket: ReplayedBucket, key: str, version_id: str) -> None:
     left = [version for version in bucket.versions.pop(key, []) if version.version_id != version_id]
     if left:
         bucket.versions[key] = left
 
 
-def _tag(bucket: BucketState, event: Event) -> None:
+def _tag(bucket: ReplayedBucket, event: Event) -> None:
     versions = bucket.versions.get(event.key, [])
     for position, version in enumerate(versions):
         if version.version_id == event.version_id or not event.version_id:

@@ -16,7 +16,7 @@ import pytest
 from direct_backend import direct_backend
 from metadata_log import logged_events, settings_of
 from mixed_operations import Fact, Mixer, Record, Tags
-from replayed_events import BucketState, Version, replay
+from replayed_events import ReplayedBucket, Version, replay
 from running_service import RunningService, s3_client
 
 from tidegate.core.events import Event
@@ -116,7 +116,7 @@ def _proof(operation: str, change: Fact | Event) -> tuple[object, ...]:
     return (operation, change.bucket, change.key, version, change.etag, change.upload_id, tags)
 
 
-def _compare_versions(client: Any, state: BucketState, record: Record, events: list[Event]) -> None:
+def _compare_versions(client: Any, state: ReplayedBucket, record: Record, events: list[Event]) -> None:
     listed = _listed_versions(client, state.name)
     for key in listed.keys() | state.versions.keys():
         expected = _comparable([_as_listed(version) for version in state.versions.get(key, [])])
@@ -182,7 +182,7 @@ def _as_listed(version: Version) -> Listed:
     return Listed(version.version_id, version.etag, version.size, False, tuple(sorted(version.tags)))
 
 
-def _compare_uploads(client: Any, state: BucketState, record: Record) -> None:
+def _compare_uploads(client: Any, state: ReplayedBucket, record: Record) -> None:
     listed = {
         upload["UploadId"]: upload["Key"]
         for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=state.name)

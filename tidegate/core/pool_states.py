@@ -42,7 +42,7 @@ def disabling_reason(pool: Pool, *, owner_permitted: bool, now: float) -> str | 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PoolCheck:
     """What a look at a pool gives: the status to record (None: as it is), and whether a backend may run."""
 
     status: PoolStatus | None
@@ -50,18 +50,18 @@ class Verdict:
     reason: str
 
 
-def judge(pool: Pool, status: PoolStatus | None, *, owner_permitted: bool, now: float) -> Verdict:
+def judge(pool: Pool, status: PoolStatus | None, *, owner_permitted: bool, now: float) -> PoolCheck:
     """The state a pool is in by its own record; INOPERABLE stays whatever else changes."""
     if status is not None and status.state == PoolState.INOPERABLE:
-        return Verdict(None, may_run=False, reason=status.reason)
+        return PoolCheck(None, may_run=False, reason=status.reason)
     reason = disabling_reason(pool, owner_permitted=owner_permitted, now=now)
     if reason is not None:
         if status is not None and status.state == PoolState.DISABLED and status.reason == reason:
-            return Verdict(None, may_run=False, reason=reason)
-        return Verdict(PoolStatus(PoolState.DISABLED, reason, now), may_run=False, reason=reason)
+            return PoolCheck(None, may_run=False, reason=reason)
+        return PoolCheck(PoolStatus(PoolState.DISABLED, reason, now), may_run=False, reason=reason)
     if status is None or status.state == PoolState.DISABLED:
-        return Verdict(PoolStatus(PoolState.INITIAL, "", now), may_run=True, reason="")
-    return Verdict(None, may_run=True, reason="")
+        return PoolCheck(PoolStatus(PoolState.INITIAL, "", now), may_run=True, reason="")
+    return PoolCheck(None, may_run=True, reason="")
 
 
 def started(status: PoolStatus | None, *, now: float) -> PoolStatus | None:

@@ -31,20 +31,20 @@ def main() -> None:
     os._exit(code)
 
 
-def _serve(ground: ServiceContext) -> int:
-    around = PassContext(ground.tables, ground.topics, ground.stores, ground.settings, ground.data, ground.s3)
-    engines = open_engines(around, stop=ground.stop)
-    places = [ground.data, ground.data / DIRECTORY, *embedded_files(ground.settings, ground.data)]
+def _serve(service: ServiceContext) -> int:
+    context = PassContext(service.tables, service.topics, service.stores, service.settings, service.data, service.s3)
+    engines = open_engines(context, stop=service.stop)
+    places = [service.data, service.data / DIRECTORY, *embedded_files(service.settings, service.data)]
     conductor = Conductor(
-        ground.tables,
-        ground.topics,
-        ground.settings.lifecycle,
+        service.tables,
+        service.topics,
+        service.settings.lifecycle,
         engines,
-        shortage=partial(shortage, places, ground.settings.storage.reserve_mb << 20),
+        shortage=partial(shortage, places, service.settings.storage.reserve_mb << 20),
     )
-    role = WorkerThread("conductor", partial(conductor.run_forever, ground.stop), lambda: None, ground.stop)
+    role = WorkerThread("conductor", partial(conductor.run_forever, service.stop), lambda: None, service.stop)
     role.start()
-    ground.stop.wait()
+    service.stop.wait()
     for engine in engines.values():
         engine.cancel()
     role.join(_END_SECONDS)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from direct_backend import direct_backend
 from metadata_log import logged_events, settings_of
 from raw_http import until
-from replayed_events import BucketState, replay
+from replayed_events import ReplayedBucket, replay
 from running_service import PoolKey, RunningService, s3_client
 
 from tidegate.assembly import open_tables
@@ -87,7 +87,7 @@ def compare(service: RunningService, key: PoolKey, buckets: list[str]) -> None:
         assert log.uploads == store.uploads, bucket
 
 
-def logged(state: BucketState) -> Contents:
+def logged(state: ReplayedBucket) -> Contents:
     versions = {
         key: [
             Shown(one.version_id)

@@ -14,7 +14,7 @@ import pytest
 from open_places import give_to_service
 from places import Place
 from replayed import all_events, compare, direct_client, wait_until_healed
-from replayed_events import BucketState, replay
+from replayed_events import ReplayedBucket, replay
 
 from tidegate.core.events import Event, EventKind
 from tidegate.gateway.changes.intents import Intent, Intents
@@ -142,7 +142,7 @@ def scene(place: Place) -> Scene:
     return Scene(place)
 
 
-def created(state: BucketState, key: str) -> list[tuple[str, int]]:
+def created(state: ReplayedBucket, key: str) -> list[tuple[str, int]]:
     return [(version.version_id, version.ts_ns) for version in state.versions[key]]
 
 

@@ -142,7 +142,7 @@ def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: 
         return Effect.TRANSITION, False
     if version.is_marker:
         return Effect.REMOVE_MARKER, True
-    if subject.place is VersionRole.NONCURRENT or terms.versioning is Versioning.OFF:
+    if subject.role is VersionRole.NONCURRENT or terms.versioning is Versioning.OFF:
         return Effect.DELETE, True
     return Effect.EXPIRE, terms.versioning is Versioning.SUSPENDED and version.is_null
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidegate.core.lifecycle.assess import Assessment, BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.due import is_due
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
-from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, Version, of_upload, subjects_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Planner:
             return []
         context = EvaluationContext(key, versions, self._minimum, self._terms, self._now_ns)
         plan: list[Planned] = []
-        for version, subject in zip(versions, placed(versions), strict=True):
+        for version, subject in zip(versions, subjects_of(versions), strict=True):
             plan += plan_one(context, pairs, subject, version)
         for upload in uploads:
             plan += plan_one(context, pairs, of_upload(upload), None, upload_id=upload.upload_id)

@@ -17,7 +17,7 @@ _EXPIRING = frozenset({VersionRole.CURRENT, VersionRole.SOLE_MARKER})
 _NONCURRENT = frozenset({VersionRole.NONCURRENT, VersionRole.NONCURRENT_MARKER})
 
 # To what an action applies at all. A marker has no data to move; one that covers versions stays until they are gone.
-PLACES: dict[ActionKind, frozenset[VersionRole]] = {
+ROLES: dict[ActionKind, frozenset[VersionRole]] = {
     ActionKind.EXPIRATION_DAYS: _EXPIRING,
     ActionKind.EXPIRATION_DATE: _EXPIRING,
     ActionKind.EXPIRED_OBJECT_DELETE_MARKER: frozenset({VersionRole.SOLE_MARKER}),
@@ -54,7 +54,7 @@ def due_at(action: Action, subject: Subject, *, day_seconds: float) -> int | Non
     A date is due on that date, also for what was created after it. A sole delete marker is due for clean-up from
     its creation on.
     """
-    if subject.place not in PLACES[action.kind] or _spared(action, subject):
+    if subject.role not in ROLES[action.kind] or _spared(action, subject):
         return None
     if action.date is not None:
         return action.date * SECOND_NS
@@ -70,9 +70,9 @@ def is_due(action: Action, subject: Subject, *, day_seconds: float, now_ns: int)
 
 def why_never_due(action: Action, subject: Subject) -> str | None:
     """Why the action does not apply to the subject as things stand, in words; None when it does."""
-    places = PLACES[action.kind]
-    if subject.place not in places:
-        return f"it applies to {' or '.join(sorted(places))}, and this is {subject.place}"
+    roles = ROLES[action.kind]
+    if subject.role not in roles:
+        return f"it applies to {' or '.join(sorted(roles))}, and this is {subject.role}"
     if _spared(action, subject):
         return f"it leaves the newest {action.newer} noncurrent versions alone, and this is number {subject.index + 1}"
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.core.lifecycle.assess import BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.decide import Planned, plan_one
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
-from tidegate.core.lifecycle.subjects import Subject, Upload, Version, VersionRole, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, Version, VersionRole, of_upload, subjects_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Explanation:
 
     version_id: str
     upload_id: str
-    place: VersionRole
+    role: VersionRole
     created_ns: int
     verdicts: tuple[Verdict, ...]
     planned: tuple[Planned, ...]
@@ -54,7 +54,7 @@ def explain(
     pairs = tuple(rule_set.flattened())
     explained = [
         _explanation(context, pairs, subject, version, "")
-        for version, subject in zip(versions, placed(versions), strict=True)
+        for version, subject in zip(versions, subjects_of(versions), strict=True)
     ]
     explained += [_explanation(context, pairs, of_upload(upload), None, upload.upload_id) for upload in uploads]
     return explained
@@ -66,7 +66,7 @@ def _explanation(
     return Explanation(
         version_id="" if version is None else version.version_id,
         upload_id=upload_id,
-        place=subject.place,
+        role=subject.role,
         created_ns=subject.created_ns,
         verdicts=tuple(_verdict(context, pair, subject, version) for pair in pairs),
         planned=tuple(plan_one(context, pairs, subject, version, upload_id=upload_id)),

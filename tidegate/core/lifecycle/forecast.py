@@ -13,7 +13,7 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.assess import Assessment, BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.decide import ActionsByPrefix, Planned, plan_one
 from tidegate.core.lifecycle.rules import RuleAction, RuleSet, TransitionMinimum
-from tidegate.core.lifecycle.subjects import Subject, Upload, Version, Versioning, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, Version, Versioning, of_upload, subjects_of
 
 # When the first pass begins that does not begin before a time.
 PassAt = Callable[[int], int]
@@ -137,7 +137,7 @@ class _Course:
 
     def _subjects(self) -> Iterator[tuple[Subject, Version | Upload]]:
         versions = list(self._versions.values())
-        yield from zip(placed(versions), versions, strict=True)
+        yield from zip(subjects_of(versions), versions, strict=True)
         yield from ((of_upload(upload), upload) for upload in self._uploads.values())
 
     def _applying(self, context: EvaluationContext, subject: Subject, item: Version | Upload) -> Iterator[Assessment]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.assess import Effect
-from tidegate.core.lifecycle.due import PLACES, due_at
+from tidegate.core.lifecycle.due import ROLES, due_at
 from tidegate.core.lifecycle.matching import matches
 from tidegate.core.lifecycle.rules import RuleAction, RuleSet
 from tidegate.core.lifecycle.subjects import Subject, Version, VersionRole
@@ -94,8 +94,8 @@ def _version_of(task: ObjectTask, tags: Pairs) -> Version | None:
 def _subject_of(task: ObjectTask, pair: RuleAction) -> Subject:
     """In a place to which the action applies, with as many newer versions as it keeps: those are counted elsewhere."""
     since_ns = task.since_ns or task.created_ns
-    places = PLACES[pair.action.kind]
-    if VersionRole.NONCURRENT in places:
+    roles = ROLES[pair.action.kind]
+    if VersionRole.NONCURRENT in roles:
         index = pair.action.newer or 0
         return Subject(VersionRole.NONCURRENT, task.created_ns, (since_ns,) * (index + 1), index)
-    return Subject(min(places), since_ns)
+    return Subject(min(roles), since_ns)

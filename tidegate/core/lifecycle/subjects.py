@@ -77,7 +77,7 @@ class Subject:
     `index` is this one's place among them, and so the number of newer noncurrent versions.
     """
 
-    place: VersionRole
+    role: VersionRole
     created_ns: int
     demotions: tuple[int, ...] = ()
     index: int = 0
@@ -89,17 +89,17 @@ class Subject:
     @property
     def counted_from_ns(self) -> int:
         """Where a count of days begins."""
-        return self.noncurrent_since_ns if self.place in _NONCURRENT else self.created_ns
+        return self.noncurrent_since_ns if self.role in _NONCURRENT else self.created_ns
 
 
-def placed(versions: Sequence[Version]) -> list[Subject]:
+def subjects_of(versions: Sequence[Version]) -> list[Subject]:
     """The subjects of a key's versions, which come newest first.
 
     A version became noncurrent when the next newer one that still exists was created.
     """
     demotions = tuple(successor.created_ns for successor in versions[:-1])
     return [
-        Subject(_place(version, position, len(versions)), version.created_ns, demotions, max(position - 1, 0))
+        Subject(_role(version, position, len(versions)), version.created_ns, demotions, max(position - 1, 0))
         for position, version in enumerate(versions)
     ]
 
@@ -108,7 +108,7 @@ def of_upload(upload: Upload) -> Subject:
     return Subject(VersionRole.UPLOAD, upload.created_ns)
 
 
-def _place(version: Version, position: int, count: int) -> VersionRole:
+def _role(version: Version, position: int, count: int) -> VersionRole:
     if position > 0:
         return VersionRole.NONCURRENT_MARKER if version.is_marker else VersionRole.NONCURRENT
     if not version.is_marker:

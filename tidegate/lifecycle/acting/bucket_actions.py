@@ -18,7 +18,7 @@ from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment
 from tidegate.core.lifecycle.assess import Effect
-from tidegate.core.lifecycle.due import PLACES
+from tidegate.core.lifecycle.due import ROLES
 from tidegate.core.lifecycle.subjects import VersionRole
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.xml import MOST_DELETES, DeleteEntry, DeleteFailure
@@ -32,7 +32,7 @@ _MOST_KEY_BYTES = 256 * 1024
 _TROUBLE = frozenset({"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout"})
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 _CHANGED = "PreconditionFailed"
-_OF_NONCURRENT = frozenset(kind for kind, places in PLACES.items() if VersionRole.NONCURRENT in places)
+_OF_NONCURRENT = frozenset(kind for kind, roles in ROLES.items() if VersionRole.NONCURRENT in roles)
 # What XML 1.0 cannot hold, or what its parsers change.
 _NOT_FOR_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\r\ud800-\udfff\ufffe\uffff]")
 

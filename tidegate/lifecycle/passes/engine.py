@@ -26,26 +26,26 @@ _MOST_PLANS = 30
 class PassEngine:
     """The planner is opened by the first pass that has a bucket to look after, and not before."""
 
-    def __init__(self, name: str, open_planner: OpenPlanner, around: PassContext, *, stop: Flag) -> None:
+    def __init__(self, name: str, open_planner: OpenPlanner, context: PassContext, *, stop: Flag) -> None:
         self._name = name
         self._open_planner = open_planner
-        self._around = around
+        self._context = context
         self._stop = stop
-        self._reports = PassReports(around.tables)
-        self._stops = StopReader(around.tables)
+        self._reports = PassReports(context.tables)
+        self._stops = StopReader(context.tables)
         self._planner: Planner | None = None
         self._last: PassReport | None = None
 
     def run(self, order: PassOrder, buckets: Sequence[ListedBucket], lock: KeptLease) -> PassReport:
         """From beginning to end. Trouble is in the report, and the next pass tries again."""
-        ends = AuditTrail(self._around.topics).ends()
+        ends = AuditTrail(self._context.topics).ends()
         report = PassReport(
             order.id, self._name, order.trigger, order.now_ns, len(buckets), ends, order.bucket, order.dry_run
         )
         if not buckets and not order.is_requested:
             return report.ended(order.now_ns, PassStatus.OK)
         self._reports.put(report)
-        PassProgress(order.id, "starting", time.time_ns(), buckets=len(buckets)).store(self._around.tables)
+        PassProgress(order.id, "starting", time.time_ns(), buckets=len(buckets)).store(self._context.tables)
         result: PassResult | None = None
         try:
             result = self._result(order, report, buckets, lock) if buckets else None
@@ -78,12 +78,12 @@ class PassEngine:
         self, order: PassOrder, report: PassReport, buckets: Sequence[ListedBucket], lock: KeptLease
     ) -> PassResult:
         if self._planner is None:
-            self._planner = self._open_planner(self._around)
-        planner, seconds = self._planner, self._around.settings.lifecycle.max_runtime_minutes * 60
+            self._planner = self._open_planner(self._context)
+        planner, seconds = self._planner, self._context.settings.lifecycle.max_runtime_minutes * 60
         stopped = self._stopped_since(order)
         with PassWatch(stop=self._stop, lock=lock, seconds=seconds, cancel=planner.cancel, is_stopped=stopped) as watch:
             try:
-                return Pass(self._around, planner, order, report, watch).run(buckets)
+                return Pass(self._context, planner, order, report, watch).run(buckets)
             except TidegateError:
                 watch.check()  # a job that was cancelled fails: the reason is another one
                 raise
@@ -101,7 +101,7 @@ class PassEngine:
     def _close(self, ended: PassReport) -> None:
         """Of passes in a row that say the same only the last one is kept: rounds may come every few seconds."""
         self._reports.put(ended)
-        PassProgress.clear(self._around.tables)
+        PassProgress.clear(self._context.tables)
         last = self._last
         if last is not None and last.trigger == ended.trigger == "schedule" and ended.repeats(last):
             self._reports.remove(last.id)
@@ -110,7 +110,7 @@ class PassEngine:
 
     def _remove_plans(self) -> None:
         """Plans of passes whose report is gone, and the oldest of the others: they may be large."""
-        folders = sorted(self._around.data.joinpath(PLANS).glob("*"))
+        folders = sorted(self._context.data.joinpath(PLANS).glob("*"))
         if not folders:
             return
         known = set(self._reports.ids())

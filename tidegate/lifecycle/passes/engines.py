@@ -8,21 +8,21 @@ from tidegate.lifecycle.passes.engine import PassEngine
 from tidegate.lifecycle.passes.planner import OpenPlanner, PassContext, Planner
 
 
-def open_engines(around: PassContext, *, stop: Flag) -> dict[str, PassEngine]:
+def open_engines(context: PassContext, *, stop: Flag) -> dict[str, PassEngine]:
     planners: dict[str, OpenPlanner] = {"spark": _spark, "listing": _listing}
-    return {name: PassEngine(name, opened, around, stop=stop) for name, opened in planners.items()}
+    return {name: PassEngine(name, opened, context, stop=stop) for name, opened in planners.items()}
 
 
 # Only here: Spark and Arrow take long to load, and services without rules have no use for them.
 
 
-def _spark(around: PassContext) -> Planner:
+def _spark(context: PassContext) -> Planner:
     from tidegate.lifecycle.passes.spark_planner import SparkPlanner
 
-    return SparkPlanner(around)
+    return SparkPlanner(context)
 
 
-def _listing(around: PassContext) -> Planner:
+def _listing(context: PassContext) -> Planner:
     from tidegate.lifecycle.passes.listing_planner import ListingPlanner
 
-    return ListingPlanner(around)
+    return ListingPlanner(context)

@@ -14,7 +14,7 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.assess import BucketContext, Effect, EvaluationContext, Hold, assess
 from tidegate.core.lifecycle.decide import Planned, decide
 from tidegate.core.lifecycle.rules import Filter, RuleAction, RuleSet
-from tidegate.core.lifecycle.subjects import Upload, Version, Versioning, placed
+from tidegate.core.lifecycle.subjects import Upload, Version, Versioning, subjects_of
 from tidegate.core.listings import ListedUpload, ListedVersion, latest_moment_ns
 from tidegate.ports import Store
 
@@ -79,7 +79,7 @@ class ListingEvaluator:
         ]
         return [
             not version.is_marker and any(assess(context, pair, subject, version).is_due(self.now_ns) for pair in pairs)
-            for version, subject in zip(versions, placed(versions), strict=True)
+            for version, subject in zip(versions, subjects_of(versions), strict=True)
         ]
 
     def _with_locks(self, case: KeyVersions, version_ids: set[str]) -> KeyVersions:

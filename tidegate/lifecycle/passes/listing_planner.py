@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 
 
 class ListingPlanner:
-    def __init__(self, around: PassContext) -> None:
-        self._around = around
+    def __init__(self, context: PassContext) -> None:
+        self._context = context
 
     def land(self, *, now_ns: int, retention_ns: int) -> Landing:
         """Takes nothing in: a listing shows what there is. A planner that lands the log later sets the cursors back."""
-        file = self._around.data / manifest.DIRECTORY / manifest.FILE
+        file = self._context.data / manifest.DIRECTORY / manifest.FILE
         return Landing(time.time_ns(), manifest.load(file).horizon_ns)
 
     def plan(self, buckets: Sequence[BucketPass], times: PassClock, folder: Path, watch: PassWatch) -> list[BucketPass]:
@@ -60,7 +60,7 @@ class ListingPlanner:
 
     def publish(self, folder: Path, *, pass_id: str, watch: PassWatch) -> Published:
         published = Published()
-        writer = TaskWriter(self._around.topics, HandedOver(self._around.tables))
+        writer = TaskWriter(self._context.topics, lambda: HandedOver(self._context.tables))
         for tasks in tasks_of_plan(folder, pass_id=pass_id):
             _goes_on(watch)
             published.add(writer.append(tasks))
@@ -78,13 +78,13 @@ class ListingPlanner:
         """A key is judged by all its versions: what was judged before some trouble holds all the same."""
         if bucket.problem:
             return bucket
-        limit = self._around.settings.lifecycle.listing_limit
+        limit = self._context.settings.lifecycle.listing_limit
         listing = BucketListing(bucket, writer, watch, limit=limit)
         end = "done"
         try:
-            problem = listing.run(self._around.stores.of_pool(bucket.bucket.pool))
+            problem = listing.run(self._context.stores.of_pool(bucket.bucket.pool))
         except TidegateError as error:
-            is_gone = isinstance(error, NotFound) and not existing(self._around.tables, bucket.bucket.name, bucket.uid)
+            is_gone = isinstance(error, NotFound) and not existing(self._context.tables, bucket.bucket.name, bucket.uid)
             problem = "" if is_gone else str(error)
             end = "done" if is_gone else "given-up"
         metrics.LIFECYCLE_LISTINGS.labels(bucket.uid, end).inc()
@@ -113,13 +113,13 @@ class BucketListing:
         name, kinds = bucket.bucket.name, {pair.action.kind for pair in bucket.rules.active()}
         prefix, lister = common_prefix(bucket.rules.active()), PatientLister(store, bucket.uid, self._watch)
         locks = store.locks_objects(name)
-        judge = ListingEvaluator(store, name, bucket.rules, bucket.terms, locks, bucket.clock.now_ns)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="judge") as executor:
+        evaluator = ListingEvaluator(store, name, bucket.rules, bucket.terms, locks, bucket.clock.now_ns)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="evaluator") as executor:
             if kinds != {_ABORT}:
                 for stretch in self._stretches(lister, prefix, executor):
                     if problem := _goes_on(self._watch):
                         return problem
-                    self._judge_versions(judge, stretch, executor)
+                    self._judge_versions(evaluator, stretch, executor)
         if _ABORT in kinds:
             for page in upload_pages(lister, name, prefix=prefix, limit=self._limit):
                 if problem := _goes_on(self._watch):
@@ -127,7 +127,7 @@ class BucketListing:
                 self._add(
                     (planned, latest_moment_ns(upload.started), None)
                     for upload in page
-                    for planned in judge.judge_uploads(upload.key, [upload])
+                    for planned in evaluator.judge_uploads(upload.key, [upload])
                 )
                 self._write()
         return ""
@@ -145,12 +145,12 @@ class BucketListing:
                 following = executor.submit(walk, lister, name, prefix=prefix, marker=marker, limit=limit)
             yield stretch
 
-    def _judge_versions(self, judge: ListingEvaluator, stretch: Stretch, executor: Executor) -> None:
+    def _judge_versions(self, evaluator: ListingEvaluator, stretch: Stretch, executor: Executor) -> None:
         """In threads where a store may be asked for more of each key."""
         clear = [(key, listed) for key, listed in stretch.keys.items() if UNSHOWABLE not in key]
         self._unresolved_keys += len(stretch.keys) - len(clear)
-        asks = judge.locks or judge.rules.needs_tags
-        for case, plan in (executor.map if asks else map)(lambda found: judge.judge(*found), clear):
+        asks = evaluator.locks or evaluator.rules.needs_tags
+        for case, plan in (executor.map if asks else map)(lambda found: evaluator.judge(*found), clear):
             if plan:
                 by_id = {version.version_id: number for number, version in enumerate(case.versions)}
                 numbers = [by_id[planned.version_id] for planned in plan]

@@ -44,24 +44,24 @@ class PassResult:
 
 class Pass:
     def __init__(
-        self, around: PassContext, planner: Planner, order: PassOrder, report: PassReport, watch: PassWatch
+        self, context: PassContext, planner: Planner, order: PassOrder, report: PassReport, watch: PassWatch
     ) -> None:
-        self._around = around
+        self._context = context
         self._planner = planner
         self._order = order
         self._watch = watch
-        self._folder = plan_folder(around.data, order.id)
-        self._tracker = OutcomeTracker(around.topics, order.id, report.audit_ends)
+        self._folder = plan_folder(context.data, order.id)
+        self._tracker = OutcomeTracker(context.topics, order.id, report.audit_ends)
         self._progress = PassProgress(order.id, "starting", time.time_ns(), buckets=report.buckets)
 
     def run(self, listed: Sequence[ListedBucket]) -> PassResult:
         """Raises `CutShort` or `Unavailable` where it ended before anything could be settled."""
-        around, order = self._around, self._order
+        context, order = self._context, self._order
         self._enter("landing")
         landing = self._planner.land(now_ns=order.now_ns, retention_ns=self._retention_ns)
         # Only now: events that came late set cursors back.
-        settings = around.settings.lifecycle
-        known = list(read_buckets(around.tables, around.stores, settings, listed, now_ns=order.now_ns))
+        settings = context.settings.lifecycle
+        known = list(read_buckets(context.tables, context.stores, settings, listed, now_ns=order.now_ns))
         self._enter("planning")
         buckets = self._planner.plan(known, self._clock(known, landing), self._folder, self._watch)
         if order.dry_run:
@@ -84,13 +84,13 @@ class Pass:
             log_horizon_ns=landing.horizon_ns,
             retention_ns=self._retention_ns,
             allowance_ns=self._order.next_ns,
-            walker_interval_ns=int(self._around.settings.lifecycle.walker_interval_minutes * 60 * SECOND_NS),
+            walker_interval_ns=int(self._context.settings.lifecycle.walker_interval_minutes * 60 * SECOND_NS),
         )
 
     @property
     def _retention_ns(self) -> int:
         """How long the log is kept; 0: for ever."""
-        settings = self._around.settings.lifecycle
+        settings = self._context.settings.lifecycle
         return settings.metalog_retention_days * day_length_ns(settings.day_seconds)
 
     # --- acting ----------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Pass:
             publishing = executor.submit(self._planner.publish, self._folder, pass_id=self._order.id, watch=self._watch)
             pause, begun_at = _SHORTEST_LOOK_SECONDS, time.monotonic()
             told_at, finished = begun_at, 0
-            while not (publishing.done() and trim_finished(self._around.topics)):
+            while not (publishing.done() and trim_finished(self._context.topics)):
                 reason = self._watch.reason()
                 if reason is not None:
                     if reason.status is not PassStatus.TIMEOUT:
@@ -143,7 +143,7 @@ class Pass:
         self._watch.check_lock()
         finished = self._tracker.finished
         self._tell(replace(self._progress, stage="settling", since_ns=time.time_ns(), finished=finished))
-        tables = self._around.tables
+        tables = self._context.tables
         cursors: dict[str, Mapping[int, Cursor]] = {}
         for bucket in buckets:
             moved = bucket.cursors_after()
@@ -174,4 +174,4 @@ class Pass:
         self._tell(self._progress)
 
     def _tell(self, progress: PassProgress) -> None:
-        progress.store(self._around.tables)
+        progress.store(self._context.tables)

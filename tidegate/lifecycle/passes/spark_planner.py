@@ -38,21 +38,21 @@ logger = logging.getLogger(__name__)
 
 
 class SparkPlanner:
-    def __init__(self, around: PassContext) -> None:
-        self._around = around
-        self._table = LogTable(around.data)
-        self._warm = WarmSession(around.settings, around.data)
+    def __init__(self, context: PassContext) -> None:
+        self._context = context
+        self._table = LogTable(context.data)
+        self._warm = WarmSession(context.settings, context.data)
 
     def land(self, *, now_ns: int, retention_ns: int) -> Landing:
-        around, begun_ns = self._around, time.time_ns()
+        context, begun_ns = self._context, time.time_ns()
         with spark_errors():
             landing = land(
                 self._warm.get(),
                 self._table,
-                around.topics,
-                around.settings.metalog.topic,
+                context.topics,
+                context.settings.metalog.topic,
                 now_ns=now_ns,
-                before_commit=CursorStore(around.tables).set_back,
+                before_commit=CursorStore(context.tables).set_back,
             )
             for shard, events in landing.by_shard.items():
                 metrics.LIFECYCLE_EVENTS.labels(f"{shard:02d}").inc(events)
@@ -88,9 +88,9 @@ class SparkPlanner:
             return [replace(bucket, plan=plans.get(bucket.uid, bucket.plan)) for bucket, _ in divided]
 
     def publish(self, folder: Path, *, pass_id: str, watch: PassWatch) -> Published:
-        around = self._around
+        context = self._context
         with spark_errors():
-            return publish_plan(self._warm.get(), folder, around.settings, around.data, pass_id=pass_id)
+            return publish_plan(self._warm.get(), folder, context.settings, context.data, pass_id=pass_id)
 
     def tidy(self) -> None:
         """Merges the small files of the log table. While passes come often each adds one; not every pass pays."""
@@ -104,7 +104,7 @@ class SparkPlanner:
             logger.warning("the files of the log table could not be merged; the next pass tries again: %s", error)
 
     def rest(self) -> None:
-        if self._warm.end_if_idle(self._around.settings.spark.idle_minutes * 60):
+        if self._warm.end_if_idle(self._context.settings.spark.idle_minutes * 60):
             logger.info("the Spark session was idle and is ended; the next pass starts another")
 
     def cancel(self) -> None:
@@ -137,7 +137,7 @@ class SparkPlanner:
 
     def _place(self, bucket: BucketPass) -> WalkedBucket:
         """Only what can matter is listed: keys with the prefix that the actions have in common."""
-        access_key, secret = self._around.stores.credentials(bucket.bucket.pool)
+        access_key, secret = self._context.stores.credentials(bucket.bucket.pool)
         inventory = self._inventory(bucket) if bucket.is_walked else Choice()
         pairs = bucket.walked_for() | bucket.replayed_for()
         assert bucket.clock is not None
@@ -145,7 +145,7 @@ class SparkPlanner:
             uid=bucket.uid,
             name=bucket.bucket.name,
             owner=bucket.owner,
-            url=self._around.url,
+            url=self._context.url,
             access_key=access_key,
             secret=secret,
             prefix=common_prefix(pairs),
@@ -158,12 +158,12 @@ class SparkPlanner:
 
     def _inventory(self, bucket: BucketPass) -> Choice:
         """The report that the settings name for the bucket; without one that can be used, the bucket is listed."""
-        settings = self._around.settings.lifecycle
+        settings = self._context.settings.lifecycle
         assert bucket.clock is not None
         choice = choose(
             settings.inventories,
             bucket.bucket.name,
-            lambda: self._around.stores.of_pool(bucket.bucket.pool),
+            lambda: self._context.stores.of_pool(bucket.bucket.pool),
             max_age_hours=settings.inventory_max_age_hours,
             now_ns=bucket.clock.now_ns,
             log_horizon_ns=self._table.manifest().horizon_ns,

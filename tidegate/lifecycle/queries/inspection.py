@@ -135,10 +135,10 @@ class Inspector:
         bucket = self._bucket(bucket_name)
         stored = self.tables.get(LIFECYCLE + bucket.uid)
         rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
-        judge = self._judge(bucket, rules, self.open_stores())
-        terms, now_ns = judge.terms, judge.now_ns
-        versions = self._versions(judge, key)
-        uploads = [upload_of(entry) for entry in uploads_of(judge.store, bucket_name, key)]
+        evaluator = self._evaluator(bucket, rules, self.open_stores())
+        terms, now_ns = evaluator.terms, evaluator.now_ns
+        versions = self._versions(evaluator, key)
+        uploads = [upload_of(entry) for entry in uploads_of(evaluator.store, bucket_name, key)]
         explained = explain(key, versions, uploads, rules, terms, now_ns=now_ns)
         if version_id:
             explained = [item for item in explained if version_id in (item.version_id, item.version_id or "null")]
@@ -170,12 +170,12 @@ class Inspector:
         rules = parse_either(
             document, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
         )
-        judge = self._judge(bucket, rules, self.open_stores())
+        evaluator = self._evaluator(bucket, rules, self.open_stores())
         interval = interval_seconds(self.tables, settings)
         simulation = Simulation(
-            judge,
+            evaluator,
             days=days,
-            pass_at=passes_at(judge.now_ns, interval_seconds=interval, cron=settings.cron),
+            pass_at=passes_at(evaluator.now_ns, interval_seconds=interval, cron=settings.cron),
         )
         return simulation.run(progress)
 
@@ -185,17 +185,17 @@ class Inspector:
             raise NotFound(f"there is no bucket {name}")
         return Bucket.from_json(text)
 
-    def _judge(self, bucket: Bucket, rules: RuleSet, stores: Stores) -> ListingEvaluator:
+    def _evaluator(self, bucket: Bucket, rules: RuleSet, stores: Stores) -> ListingEvaluator:
         store = stores.of_pool(bucket.pool)
         day = day_seconds(self.tables, self.settings, bucket.pool)
         keeps_null_markers = stores.keeps_null_markers(bucket.pool)
         terms = bucket_context(self.settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers)
         return ListingEvaluator(store, bucket.name, rules, terms, store.locks_objects(bucket.name), time.time_ns())
 
-    def _versions(self, judge: ListingEvaluator, key: str) -> list[Version]:
-        listed = versions_of(judge.store, judge.bucket, key)
-        versions = [version_of(entry, judge.terms.versioning) for entry in listed]
-        return [version if version.is_marker else judge.looked_into(key, version) for version in versions]
+    def _versions(self, evaluator: ListingEvaluator, key: str) -> list[Version]:
+        listed = versions_of(evaluator.store, evaluator.bucket, key)
+        versions = [version_of(entry, evaluator.terms.versioning) for entry in listed]
+        return [version if version.is_marker else evaluator.looked_into(key, version) for version in versions]
 
 
 def _view_audit(record: AuditRecord) -> AuditView:
@@ -208,7 +208,8 @@ def _view_audit(record: AuditRecord) -> AuditView:
 def _view_explanation(item: Explanation) -> ExplanationView:
     following = {planned.action_id for planned in item.planned if planned.hold is None}
     verdicts = [_view_verdict(verdict, verdict.action_id in following) for verdict in item.verdicts]
-    return filled(ExplanationView, item, created_at=moment_of(item.created_ns), verdicts=verdicts)
+    created_at = moment_of(item.created_ns)
+    return filled(ExplanationView, item, place=item.role.value, created_at=created_at, verdicts=verdicts)
 
 
 def _view_verdict(verdict: Verdict, is_next: bool) -> VerdictView:

@@ -171,27 +171,29 @@ def _add(amount: Amount, items: Iterable[Version | Upload]) -> None:
 
 
 class Simulation:
-    """Of the rules, terms and moment of a judge."""
+    """Of the rules, terms and moment of an evaluator."""
 
-    def __init__(self, judge: ListingEvaluator, *, days: int, pass_at: PassAt) -> None:
-        self._judge = judge
-        self._day_ns = day_length_ns(judge.terms.day_seconds)
+    def __init__(self, evaluator: ListingEvaluator, *, days: int, pass_at: PassAt) -> None:
+        self._evaluator = evaluator
+        self._day_ns = day_length_ns(evaluator.terms.day_seconds)
         # Real days are those of the calendar; shorter ones are counted from the beginning.
-        self._first_day_ns = 0 if judge.terms.day_seconds == REAL_DAY_SECONDS else judge.now_ns
-        self._until_ns = judge.now_ns + days * self._day_ns
-        self._prefix = common_prefix(judge.rules.active())
-        self._tag_filters = [without_tags(pair.rule.filter) for pair in judge.rules.active() if pair.rule.filter.tags]
+        self._first_day_ns = 0 if evaluator.terms.day_seconds == REAL_DAY_SECONDS else evaluator.now_ns
+        self._until_ns = evaluator.now_ns + days * self._day_ns
+        self._prefix = common_prefix(evaluator.rules.active())
+        self._tag_filters = [
+            without_tags(pair.rule.filter) for pair in evaluator.rules.active() if pair.rule.filter.tags
+        ]
         self._foresight = Forecaster(
-            judge.rules,
-            judge.terms,
-            now_ns=judge.now_ns,
+            evaluator.rules,
+            evaluator.terms,
+            now_ns=evaluator.now_ns,
             until_ns=self._until_ns,
             pass_at=pass_at,
         )
-        self._tally = _Tally(judge.now_ns, self._day_of)
+        self._tally = _Tally(evaluator.now_ns, self._day_of)
 
     def run(self, progress: Progress) -> SimulationView:
-        kinds = {pair.action.kind for pair in self._judge.rules.active()}
+        kinds = {pair.action.kind for pair in self._evaluator.rules.active()}
         is_complete = not kinds - {ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD} or self._look_at_versions(progress)
         if is_complete and ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD in kinds:
             self._look_at_uploads()
@@ -199,9 +201,9 @@ class Simulation:
 
     def _look_at_versions(self, progress: Progress) -> bool:
         """Whether it came to the end."""
-        tally, judge = self._tally, self._judge
+        tally, evaluator = self._tally, self._evaluator
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="simulate") as executor:
-            for stretch in stretches(judge.store, judge.bucket, prefix=self._prefix):
+            for stretch in stretches(evaluator.store, evaluator.bucket, prefix=self._prefix):
                 tally.unresolved_keys += sum(UNSHOWABLE in key for key in stretch.keys)
                 clear = [(key, listed) for key, listed in stretch.keys.items() if UNSHOWABLE not in key]
                 for versions, forecast in executor.map(self._looked_at, clear):
@@ -214,17 +216,17 @@ class Simulation:
     def _looked_at(self, item: tuple[str, Sequence[ListedVersion]]) -> tuple[list[Version], Forecast]:
         """Tags and locks are asked for only where something depends on them."""
         key, listed = item
-        judge = self._judge
-        versions = [version_of(entry, judge.terms.versioning) for entry in listed]
+        evaluator = self._evaluator
+        versions = [version_of(entry, evaluator.terms.versioning) for entry in listed]
         asked = [self._needs_tags(key, version) for version in versions]
         versions = [
-            judge.looked_into(key, version) if needed else version
+            evaluator.looked_into(key, version) if needed else version
             for version, needed in zip(versions, asked, strict=True)
         ]
         forecast = self._foresight.forecast(key, versions)
-        if judge.locks and any(entry.planned.effect in _DESTROYS for entry in forecast.actions):
+        if evaluator.locks and any(entry.planned.effect in _DESTROYS for entry in forecast.actions):
             versions = [
-                version if done or version.is_marker else judge.looked_into(key, version)
+                version if done or version.is_marker else evaluator.looked_into(key, version)
                 for version, done in zip(versions, asked, strict=True)
             ]
             forecast = self._foresight.forecast(key, versions)
@@ -234,7 +236,7 @@ class Simulation:
         return not version.is_marker and any(matches(found, key, version) for found in self._tag_filters)
 
     def _look_at_uploads(self) -> None:
-        for page in upload_pages(self._judge.store, self._judge.bucket, prefix=self._prefix):
+        for page in upload_pages(self._evaluator.store, self._evaluator.bucket, prefix=self._prefix):
             for upload in page:
                 found = upload_of(upload)
                 self._tally.add([found], self._foresight.forecast(upload.key, [], [found]))
@@ -243,13 +245,13 @@ class Simulation:
         return (moment_ns - self._first_day_ns) // self._day_ns
 
     def _view(self, is_complete: bool) -> SimulationView:
-        tally, judge = self._tally, self._judge
+        tally, evaluator = self._tally, self._evaluator
         return SimulationView(
-            bucket=judge.bucket,
-            versioning=judge.terms.versioning.value,
-            at=moment_of(judge.now_ns),
+            bucket=evaluator.bucket,
+            versioning=evaluator.terms.versioning.value,
+            at=moment_of(evaluator.now_ns),
             until=moment_of(self._until_ns),
-            day_seconds=judge.terms.day_seconds,
+            day_seconds=evaluator.terms.day_seconds,
             prefix=self._prefix,
             keys=tally.keys,
             seen=tally.seen,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.lifecycle.assess import BucketContext, smallest_to_move
-from tidegate.core.lifecycle.due import PLACES, REAL_DAY_SECONDS, SECOND_NS, day_length_ns
+from tidegate.core.lifecycle.due import REAL_DAY_SECONDS, ROLES, SECOND_NS, day_length_ns
 from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet
 from tidegate.core.shards import SHARDS
 
@@ -90,7 +90,7 @@ def actions_frame(session: SparkSession, buckets: Sequence[RuledBucket], *, now_
         {"bucket_uid": bucket.uid, "place": place.value, "action": action | {"now_ns": now_ns}}
         for bucket in buckets
         for pair, action in _actions(bucket)
-        for place in sorted(PLACES[pair.action.kind])
+        for place in sorted(ROLES[pair.action.kind])
     ]
     return session.createDataFrame(pa.Table.from_pylist(rows, schema=_SCHEMA))
 

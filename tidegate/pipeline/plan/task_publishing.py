@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,8 +75,13 @@ def _appender(settings: str, data: str) -> Callable[[Iterable[pa.RecordBatch]], 
         restored = settings_module.restore(settings)
         context = TaskContext.get()
         first = context.partitionId() if context is not None else 0
-        with closing(open_topics(restored, Path(data))) as topics, closing(open_tables(restored, Path(data))) as tables:
-            writer = TaskWriter(topics, HandedOver(tables), first=first)
+        with ExitStack() as opened:
+
+            def open_handed_over() -> HandedOver:
+                return HandedOver(opened.enter_context(closing(open_tables(restored, Path(data)))))
+
+            topics = opened.enter_context(closing(open_topics(restored, Path(data))))
+            writer = TaskWriter(topics, open_handed_over, first=first)
             yield from map(writer.append, batches)
 
     return append

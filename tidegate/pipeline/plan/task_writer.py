@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,11 +23,12 @@ COUNTS = pa.schema([("bucket_uid", pa.string()), ("is_handed_over", pa.bool_()),
 
 
 class TaskWriter:
-    """`first` is the partition to begin with: of several writers each begins elsewhere."""
+    """`open_handed_over` is called when something is handed over for the first time. `first` is the partition to begin
+    with: of several writers each begins elsewhere."""
 
-    def __init__(self, topics: Topics, handed_over: HandedOver, *, first: int = 0) -> None:
+    def __init__(self, topics: Topics, open_handed_over: Callable[[], HandedOver], *, first: int = 0) -> None:
         self._topics = topics
-        self._handed_over = handed_over
+        self._handed_over = cache(open_handed_over)
         self._first = first
         self._partitions: dict[str, int] = {}
         self._next: dict[str, int] = {}
@@ -45,12 +47,8 @@ class TaskWriter:
     def _begun(self, tasks: pa.RecordBatch) -> pa.RecordBatch:
         """Without what is under way already."""
         now_ns = time.time_ns()
-        values = tasks.column("value").to_pylist()
-        return tasks.filter(
-            pa.array(
-                [self._handed_over.begin(ObjectTask.from_bytes(value.encode()), now_ns=now_ns) for value in values]
-            )
-        )
+        found = (ObjectTask.from_bytes(value.encode()) for value in tasks.column("value").to_pylist())
+        return tasks.filter(pa.array([self._handed_over().begin(task, now_ns=now_ns) for task in found]))
 
     def _write(self, topic: str, tasks: pa.RecordBatch) -> None:
         for part in _parts(tasks):

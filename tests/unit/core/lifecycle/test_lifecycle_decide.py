@@ -29,7 +29,7 @@ from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Effect, Hold
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.due import due_at
 from tidegate.core.lifecycle.rules import TransitionMinimum
-from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole, of_upload, placed
+from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole, of_upload, subjects_of
 
 LATER = MIDNIGHT + 100 * DAY
 
@@ -276,7 +276,7 @@ def permanent(entry, versions, terms):
 def test_nothing_is_done_before_it_is_due_and_nothing_twice(situation):
     versions, uploads, rule_set, terms, now = situation
     planned = decide("k", versions, uploads, rule_set, terms, now_ns=now)
-    subjects = dict(zip([found.version_id for found in versions], placed(versions), strict=True))
+    subjects = dict(zip([found.version_id for found in versions], subjects_of(versions), strict=True))
     subjects |= {upload.upload_id: of_upload(upload) for upload in uploads}
     for entry in planned:
         subject = subjects[entry.upload_id or entry.version_id]
@@ -303,21 +303,21 @@ def test_locked_and_pending_versions_are_never_destroyed(situation):
 @given(situations())
 def test_each_effect_suits_the_place_of_its_version(situation):
     versions, uploads, rule_set, terms, now = situation
-    places = {found.version_id: subject.place for found, subject in zip(versions, placed(versions), strict=True)}
+    roles = {found.version_id: subject.role for found, subject in zip(versions, subjects_of(versions), strict=True)}
     for entry in decide("k", versions, uploads, rule_set, terms, now_ns=now):
-        place = VersionRole.UPLOAD if entry.upload_id else places[entry.version_id]
+        role = VersionRole.UPLOAD if entry.upload_id else roles[entry.version_id]
         match entry.effect:
             case Effect.DELETE:
-                assert place is (VersionRole.CURRENT if terms.versioning is Versioning.OFF else VersionRole.NONCURRENT)
+                assert role is (VersionRole.CURRENT if terms.versioning is Versioning.OFF else VersionRole.NONCURRENT)
             case Effect.EXPIRE:
-                assert place is VersionRole.CURRENT
+                assert role is VersionRole.CURRENT
                 assert terms.versioning is not Versioning.OFF
             case Effect.REMOVE_MARKER:
-                assert place in (VersionRole.SOLE_MARKER, VersionRole.NONCURRENT_MARKER)
+                assert role in (VersionRole.SOLE_MARKER, VersionRole.NONCURRENT_MARKER)
             case Effect.TRANSITION:
-                assert place in (VersionRole.CURRENT, VersionRole.NONCURRENT)
+                assert role in (VersionRole.CURRENT, VersionRole.NONCURRENT)
             case Effect.ABORT_UPLOAD:
-                assert place is VersionRole.UPLOAD
+                assert role is VersionRole.UPLOAD
 
 
 @settings(max_examples=200, deadline=None)

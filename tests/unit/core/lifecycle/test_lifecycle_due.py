@@ -21,7 +21,7 @@ from lifecycle_cases import (
 
 from tidegate.core.lifecycle.due import after_days, became_due_at, due_at, longest_wait_ns
 from tidegate.core.lifecycle.rules import Filter
-from tidegate.core.lifecycle.subjects import Subject, Upload, VersionRole, of_upload, placed
+from tidegate.core.lifecycle.subjects import Subject, Upload, VersionRole, of_upload, subjects_of
 
 
 def due(action, subject, day_seconds=86_400):
@@ -58,8 +58,8 @@ def test_a_date_is_due_on_that_date_whatever_the_length_of_a_day():
 
 
 def test_a_noncurrent_version_counts_from_the_creation_of_its_successor():
-    subjects = placed([version("v3", MIDNIGHT + 5 * DAY), version("v2", MIDNIGHT + DAY), version("v1", MIDNIGHT)])
-    assert [subject.place for subject in subjects] == [
+    subjects = subjects_of([version("v3", MIDNIGHT + 5 * DAY), version("v2", MIDNIGHT + DAY), version("v1", MIDNIGHT)])
+    assert [subject.role for subject in subjects] == [
         VersionRole.CURRENT,
         VersionRole.NONCURRENT,
         VersionRole.NONCURRENT,
@@ -71,7 +71,7 @@ def test_a_noncurrent_version_counts_from_the_creation_of_its_successor():
 
 
 def test_the_newest_noncurrent_versions_are_never_due_where_the_rule_keeps_them():
-    subjects = placed([version(f"v{n}", MIDNIGHT - n * DAY) for n in range(5)])
+    subjects = subjects_of([version(f"v{n}", MIDNIGHT - n * DAY) for n in range(5)])
     assert [due(noncurrent(1, newer=2), subject) is not None for subject in subjects] == [
         False,
         False,
@@ -83,23 +83,23 @@ def test_the_newest_noncurrent_versions_are_never_due_where_the_rule_keeps_them(
 
 
 def test_a_sole_marker_is_due_for_clean_up_from_its_creation_and_for_expiration_after_its_days():
-    (sole,) = placed([marker(created=MIDNIGHT + 5)])
-    assert sole.place is VersionRole.SOLE_MARKER
+    (sole,) = subjects_of([marker(created=MIDNIGHT + 5)])
+    assert sole.role is VersionRole.SOLE_MARKER
     assert due(MARKER_CLEANUP, sole) == MIDNIGHT + 5
     assert due(expiration(1), sole) == MIDNIGHT + 2 * DAY
     assert due(transition(1), sole) is None
 
 
 def test_a_marker_above_other_versions_is_never_due():
-    covering = placed([marker(created=MIDNIGHT), version(created=MIDNIGHT - DAY)])[0]
-    assert covering.place is VersionRole.COVERING_MARKER
+    covering = subjects_of([marker(created=MIDNIGHT), version(created=MIDNIGHT - DAY)])[0]
+    assert covering.role is VersionRole.COVERING_MARKER
     for action in (MARKER_CLEANUP, expiration(1), expiration(date=0), transition(0), noncurrent(1)):
         assert due(action, covering) is None
 
 
 def test_a_noncurrent_marker_ages_like_a_version_and_does_not_move():
-    below = placed([version(created=MIDNIGHT), marker(created=MIDNIGHT - DAY)])[1]
-    assert below.place is VersionRole.NONCURRENT_MARKER
+    below = subjects_of([version(created=MIDNIGHT), marker(created=MIDNIGHT - DAY)])[1]
+    assert below.role is VersionRole.NONCURRENT_MARKER
     assert due(noncurrent(1), below) == MIDNIGHT + DAY
     assert due(noncurrent_transition(0), below) is None
 
@@ -112,7 +112,7 @@ def test_only_the_abortion_applies_to_an_upload():
 
 
 def became(action, rule_filter, versions, position):
-    subject = placed(versions)[position]
+    subject = subjects_of(versions)[position]
     return became_due_at(action, rule_filter, subject, versions[position], due(action, subject))
 
 

@@ -81,7 +81,7 @@ def test_a_hold_is_shown_with_what_is_done_instead():
     versions = [version("v2", MIDNIGHT), version("v1", MIDNIGHT - DAY, legal_hold=True)]
     terms = BucketContext(Versioning.ENABLED)
     held = explain("k", versions, [], rules(rule(noncurrent(1))), terms, now_ns=MIDNIGHT + 9 * DAY)[1]
-    assert held.place is VersionRole.NONCURRENT
+    assert held.role is VersionRole.NONCURRENT
     assert held.verdicts[0].hold is Hold.OBJECT_LOCK
     assert [entry.hold for entry in held.planned] == [Hold.OBJECT_LOCK]
 
@@ -89,7 +89,7 @@ def test_a_hold_is_shown_with_what_is_done_instead():
 def test_uploads_are_explained_after_the_versions():
     uploads = [Upload("u", MIDNIGHT)]
     both = explain("k", [version()], uploads, rules(rule(abort(1))), BucketContext(), now_ns=MIDNIGHT + DAY)
-    assert [entry.place for entry in both] == [VersionRole.CURRENT, VersionRole.UPLOAD]
+    assert [entry.role for entry in both] == [VersionRole.CURRENT, VersionRole.UPLOAD]
     assert both[1].planned[0].effect is Effect.ABORT_UPLOAD
 
 

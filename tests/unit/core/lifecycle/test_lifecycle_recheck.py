@@ -26,7 +26,7 @@ from tidegate.core.lifecycle.assess import EvaluationContext, assess
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.due import REAL_DAY_SECONDS
 from tidegate.core.lifecycle.recheck import Seen, StandingRules
-from tidegate.core.lifecycle.subjects import Upload, of_upload, placed
+from tidegate.core.lifecycle.subjects import Upload, of_upload, subjects_of
 from tidegate.core.lifecycle.tasks import ObjectTask, Stale
 
 NOW = MIDNIGHT + 9 * DAY
@@ -155,7 +155,7 @@ def test_a_task_is_stale_exactly_if_its_action_is_no_longer_due(situation, found
     """The reference is the assessment that plans are made of."""
     versions, uploads, planned_with, terms, now_ns = situation
     assume(is_unique(planned_with) and is_unique(found_later))
-    subjects = dict(zip([entry.version_id for entry in versions], placed(versions), strict=True))
+    subjects = dict(zip([entry.version_id for entry in versions], subjects_of(versions), strict=True))
     subjects |= {upload.upload_id: of_upload(upload) for upload in uploads}
     by_id = {entry.version_id: entry for entry in versions}
     for planned in decide("k", versions, uploads, planned_with, terms, now_ns=now_ns):

@@ -64,7 +64,7 @@ def test_every_effect_has_a_route() -> None:
 def test_twenty_batches_are_spread_evenly_over_the_partitions(topics: FileTopics, handed_over: HandedOver) -> None:
     tasks = [replace(TASK, key=f"{number:05d}") for number in range(20_000)]
     batches = [batch(*tasks[start : start + 10_000]) for start in (0, 10_000)]
-    published = write_all(TaskWriter(topics, handed_over), batches)
+    published = write_all(TaskWriter(topics, lambda: handed_over), batches)
     found = appended(topics, OBJECT_TASKS_TOPIC)
     assert [len(partition) for partition in found] == [5000] * 4
     assert sorted(task.key for partition in found for task in partition) == [task.key for task in tasks]
@@ -73,7 +73,7 @@ def test_twenty_batches_are_spread_evenly_over_the_partitions(topics: FileTopics
 
 def test_several_writers_begin_at_different_partitions(topics: FileTopics, handed_over: HandedOver) -> None:
     for first in range(6):
-        TaskWriter(topics, handed_over, first=first).append(batch(replace(TASK, key=f"{first}")))
+        TaskWriter(topics, lambda: handed_over, first=first).append(batch(replace(TASK, key=f"{first}")))
     assert [len(partition) for partition in appended(topics, OBJECT_TASKS_TOPIC)] == [2, 2, 1, 1]
 
 
@@ -81,14 +81,14 @@ def test_the_tasks_of_one_key_stay_in_one_partition_and_in_order(topics: FileTop
     """Also where the key is longer than an append, and where it goes on in the next batch."""
     tasks = [replace(TASK, key="a", version_id=f"{number:05d}") for number in range(1500)]
     tasks += [replace(TASK, key="b", version_id=f"{number:05d}") for number in range(1200)]
-    write_all(TaskWriter(topics, handed_over), [batch(*tasks[:1600]), batch(*tasks[1600:])])
+    write_all(TaskWriter(topics, lambda: handed_over), [batch(*tasks[:1600]), batch(*tasks[1600:])])
     found = [partition for partition in appended(topics, OBJECT_TASKS_TOPIC) if partition]
     assert found == [tasks[:1500], tasks[1500:]]
 
 
 def test_what_is_handed_over_is_told_once_until_it_has_ended(topics: FileTopics, handed_over: HandedOver) -> None:
     """One effect has its own topic; the consumer here is the one that a mover will be."""
-    writer = TaskWriter(topics, handed_over)
+    writer = TaskWriter(topics, lambda: handed_over)
     first = write_all(writer, [batch(TASK, MOVE)])
     assert (first.awaited, first.handed_over) == ({"uid": 1}, {"uid": 1})
     later = replace(MOVE, pass_id="pass-2")
