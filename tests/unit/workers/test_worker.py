@@ -76,6 +76,8 @@ def test_a_second_consumer_is_a_message_type_and_a_function(storage: Storage) ->
     assert Counter(seen) == {(1, 1): 1} | {(task, attempt): 1 for task in (2, 3) for attempt in (1, 2, 3)}
     assert letters(storage) == [(b"3", "never", 3), (b"nonsense", "no number: b'nonsense'", 1)]
     assert storage.topics.lag(TOPIC, GROUP) == 0
+    labels = {"topic": TOPIC, "group": GROUP}
+    assert REGISTRY.get_sample_value("tidegate_topic_lag", labels) == 4  # as it was when the worker began
     grown = {result: counted(result) - count for result, count in before.items()}
     assert grown == {"done": 2, "retried": 4, "dead-lettered": 2, "redelivered": 0}
 
