@@ -12,13 +12,13 @@ from tidegate.core.errors import Unavailable
 from tidegate.space import free_bytes, reserve
 
 MAPPED = """
-from tidegate.gateway.changes.key_locks import STRIPES, KeyLocks
+from tidegate.gateway.changes.key_locks import LOCKS, KeyLocks
 from tidegate.pools.changes import ChangeCounter
 
 order, changes = KeyLocks(disk / "order"), ChangeCounter(disk)
 fill()
-for stripe in range(0, STRIPES, 64):
-    order.next_time(stripe, 5)
+for number in range(0, LOCKS, 64):
+    order.next_time(number, 5)
 changes.bump()
 print(order.next_time(64, 5), changes.value)
 """
