@@ -67,6 +67,7 @@ def test_a_bucket_whose_deletes_are_refused_blocks_only_itself_and_catches_up(
     time.sleep(1.5)  # until the gateways have forgotten the old policy
     refusing.put(refused, "a")
     world.put(fine, "a")
+    world.sleep_until_due()
 
     def blocked() -> list[dict[str, Any]]:
         return [detail for detail in world.reports_of(refused) if detail["outcomes"].get("BLOCKED")]
