@@ -77,7 +77,7 @@ def plan(log: GeneratedLog, target: Path, *, after_ns: int) -> int:
     rules = [
         (
             bucket.uid,
-            bucket.terms.versioning is not Versioning.OFF,
+            bucket.bucket_context.versioning is not Versioning.OFF,
             pair.rule.filter.prefix,
             pair.action.kind.value,
             (pair.action.days or 0) * NS_PER_DAY,

@@ -46,13 +46,13 @@ def run(name: str, description: str, work: Callable[[ServiceContext], int]) -> i
     logs.setup(settings, directory.path, name)
     stop = stop_on_signals()
     try:
-        ground = _ground(directory, settings, stop)
-        return 0 if ground is None else work(ground)
+        context = _service_context(directory, settings, stop)
+        return 0 if context is None else work(context)
     except TidegateError as error:
         sys.exit(f"{name} cannot start: {error}")
 
 
-def _ground(directory: DataDirectory, settings: Settings, stop: Flag) -> ServiceContext | None:
+def _service_context(directory: DataDirectory, settings: Settings, stop: Flag) -> ServiceContext | None:
     while (endpoints := directory.endpoints()) is None:  # the gateways are not ready yet
         if stop.wait(_POLL_SECONDS):
             return None

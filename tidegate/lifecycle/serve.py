@@ -27,18 +27,18 @@ def main() -> None:
     sys.exit(process.run("lifecycle", "The lifecycle roles of Tidegate.", _serve))
 
 
-def _serve(ground: ServiceContext) -> int:
-    executor = ThreadPoolExecutor(ground.settings.lifecycle.workers, thread_name_prefix="lifecycle-delete")
-    code = run_threads(_roles(ground, executor), ground.stop)
+def _serve(context: ServiceContext) -> int:
+    executor = ThreadPoolExecutor(context.settings.lifecycle.workers, thread_name_prefix="lifecycle-delete")
+    code = run_threads(_threads(context, executor), context.stop)
     executor.shutdown(wait=False, cancel_futures=True)
-    ground.stores.close()
-    ground.topics.close()
-    ground.tables.close()
+    context.stores.close()
+    context.topics.close()
+    context.tables.close()
     return code
 
 
-def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerThread]:
-    settings, tables, topics, stop = ground.settings, ground.tables, ground.topics, ground.stop
+def _threads(context: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerThread]:
+    settings, tables, topics, stop = context.settings, context.tables, context.topics, context.stop
     lease_seconds = settings.topics.lease_seconds
     rate = InstallationRate(tables, WORKERS, settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
@@ -46,7 +46,7 @@ def _roles(ground: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerT
         ObjectProcessor(
             tables,
             topics,
-            ground.stores,
+            context.stores,
             settings.lifecycle,
             rate=rate,
             executor=executor,

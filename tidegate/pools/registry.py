@@ -180,13 +180,13 @@ class Registry:
         pool = self.pool(name)
         text = self.tables.get(PoolStatus.PREFIX + name)
         recorded = PoolStatus.from_json(text) if text else None
-        verdict = pool_states.judge(pool, recorded, owner_permitted=self._permitted(pool.owner), now=now)
-        current = verdict.status or recorded
+        check = pool_states.judge(pool, recorded, owner_permitted=self._permitted(pool.owner), now=now)
+        current = check.status or recorded
         manager = self.tables.get(ManagerEntry.PREFIX + name)
         backend = self.tables.get(BackendEntry.PREFIX + name)
         last_access = self.tables.get(LAST_ACCESS + name)
         return PoolView(
-            state=NO_STATE if recorded is None and verdict.may_run else str(current.state if current else NO_STATE),
+            state=NO_STATE if recorded is None and check.may_run else str(current.state if current else NO_STATE),
             reason=current.reason if current else "",
             endpoint=self.tables.get(ENDPOINT + name) or "",
             manager_pid=ManagerEntry.from_json(manager).pid if manager else None,

@@ -87,10 +87,10 @@ class Starting:
         if pool is None:
             return Refused(f"there is no pool {self._name}", 60)
         status, now = self._status(), time.time()
-        verdict = pool_states.judge(pool, status, owner_permitted=is_permitted(self._tables, pool.owner), now=now)
-        self._record(verdict.status)
-        if not verdict.may_run:
-            return Refused(f"the pool is not in service: {verdict.reason}", 60)
+        check = pool_states.judge(pool, status, owner_permitted=is_permitted(self._tables, pool.owner), now=now)
+        self._record(check.status)
+        if not check.may_run:
+            return Refused(f"the pool is not in service: {check.reason}", 60)
         return self._pause_after_failure(status, now)
 
     def _pause_after_failure(self, status: PoolStatus | None, now: float) -> Refused | None:

@@ -108,12 +108,12 @@ class Watch:
         pool, now = Pool.from_json(text), time.time()
         recorded = tables.get(PoolStatus.PREFIX + name)
         status = PoolStatus.from_json(recorded) if recorded is not None else None
-        verdict = pool_states.judge(pool, status, owner_permitted=is_permitted(tables, pool.owner), now=now)
-        if verdict.may_run:
+        check = pool_states.judge(pool, status, owner_permitted=is_permitted(tables, pool.owner), now=now)
+        if check.may_run:
             return None
-        if verdict.status is not None:
-            tables.put(PoolStatus.PREFIX + name, verdict.status.to_json())
-        return f"the pool is not in service: {verdict.reason}"
+        if check.status is not None:
+            tables.put(PoolStatus.PREFIX + name, check.status.to_json())
+        return f"the pool is not in service: {check.reason}"
 
     def _make_buckets(self) -> None:
         """Creates missing buckets. A backend that fails here fails its next health check, too."""

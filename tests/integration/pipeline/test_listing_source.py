@@ -27,7 +27,7 @@ RULES = RuleSet(
         Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
     )
 )
-TERMS = BucketContext(Versioning.ENABLED, day_seconds=1)
+BUCKET_CONTEXT = BucketContext(Versioning.ENABLED, day_seconds=1)
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def test_the_secret_is_in_no_plan_of_spark_and_in_no_problem(spark, bucket, capf
 def test_the_plan_of_a_walk_has_what_is_due_and_knows_tags_where_a_rule_asks_for_them(spark, bucket):
     walked, client = bucket
     now_ns = time.time_ns() + 10 * 10**9
-    ruled = RuledBucket("uid", RULES, TERMS)
-    needs = tag_needs(RULES.active(), day_seconds=TERMS.day_seconds, now_ns=now_ns)
+    ruled = RuledBucket("uid", RULES, BUCKET_CONTEXT)
+    needs = tag_needs(RULES.active(), day_seconds=BUCKET_CONTEXT.day_seconds, now_ns=now_ns)
     tagging = replace(walked, tag_needs=needs)
     versions = listed_versions(spark, [tagging]).where(F.col("resolved"))
     subjects = placed(versions, newest_first(), most_newer=0)

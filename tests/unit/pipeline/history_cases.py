@@ -26,7 +26,7 @@ _TAGS = ((("a", "1"),), (), (("a", "1"), ("b", "1")), (("a", "2"),))
 @dataclass(frozen=True)
 class History:
     events: tuple[Event, ...]
-    terms: BucketContext
+    bucket_context: BucketContext
 
 
 class Writer:
@@ -132,22 +132,28 @@ def histories(draw):
     for _ in range(draw(st.integers(1, 12))):
         writer.tick()
         choose(MOVES)(writer)
-    terms = BucketContext(
+    bucket_context = BucketContext(
         writer.state,
         day_seconds=draw(st.sampled_from([86_400, 43_200, 10])),
         minimum_transition_bytes=draw(st.sampled_from([0, 128 * 1024])),
         transitions_act=draw(st.booleans()),
         keeps_null_markers=draw(st.sampled_from([False, False, False, True])),
     )
-    return History(tuple(writer.events), terms)
+    return History(tuple(writer.events), bucket_context)
 
 
 def generated_histories(count):
-    """(bucket uid, key, events, rule set, terms): each history has a bucket and a key of its own, since what shares a
+    """(bucket uid, key, events, rule set, context): each history has a bucket and a key of its own, since what shares a
     hash with a candidate is replayed with it."""
     found = generated(st.tuples(histories(), rule_sets()), count)
     return [
-        (uid, key, tuple(amended(event, bucket_uid=uid, key=key) for event in history.events), rule_set, history.terms)
+        (
+            uid,
+            key,
+            tuple(amended(event, bucket_uid=uid, key=key) for event in history.events),
+            rule_set,
+            history.bucket_context,
+        )
         for uid, key, (history, rule_set) in ((f"uid{n}", f"{KEY}{n}", case) for n, case in enumerate(found))
     ]
 
@@ -210,6 +216,6 @@ def _moved(before, versions, event):
     ]
 
 
-def version_of(entry, terms):
+def version_of(entry, bucket_context):
     """A plan's entry as Spark gives it: without versioning, a version has no id."""
-    return replace(entry, version_id="") if terms.versioning is Versioning.OFF else entry
+    return replace(entry, version_id="") if bucket_context.versioning is Versioning.OFF else entry

@@ -87,7 +87,7 @@ class Life:
 
     def _bucket(self, pairs):
         scoped = tuple(ScopedAction(pair, 1 << self.shard) for pair in pairs)
-        return RuledBucket(self.uid, self.rules, self.terms, scoped, complete=not self.is_lost)
+        return RuledBucket(self.uid, self.rules, self.bucket_context, scoped, complete=not self.is_lost)
 
     def held(self):
         return fold(self.writer.events)
@@ -98,8 +98,8 @@ class Life:
         return [replace(version, tagged_ns=0, moved_ns=0) for version in versions], uploads
 
     def oracle(self, now_ns):
-        plan = decide(self.key, *self.held(), self.rules, self.terms, now_ns=now_ns)
-        return [version_of(entry, self.terms) for entry in plan]
+        plan = decide(self.key, *self.held(), self.rules, self.bucket_context, now_ns=now_ns)
+        return [version_of(entry, self.bucket_context) for entry in plan]
 
     def act(self, entry, now_ns):
         """What a worker does with a task, or that it fails."""

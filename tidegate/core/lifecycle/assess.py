@@ -56,12 +56,12 @@ class BucketContext:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """A key with all its versions, the newest first, under a bucket's terms at one moment."""
+    """A key with all its versions, the newest first, in a bucket's context at one moment."""
 
     key: str
     versions: Sequence[Version]
     minimum: TransitionMinimum
-    terms: BucketContext
+    bucket_context: BucketContext
     now_ns: int
 
 
@@ -87,9 +87,9 @@ class Assessment:
 
 def assess(context: EvaluationContext, pair: RuleAction, subject: Subject, version: Version | None) -> Assessment:
     """`version` is None for an upload."""
-    terms = context.terms
-    due_ns = due_at(pair.action, subject, day_seconds=terms.day_seconds)
-    effect, permanent = _effect(pair, subject, version, terms)
+    bucket_context = context.bucket_context
+    due_ns = due_at(pair.action, subject, day_seconds=bucket_context.day_seconds)
+    effect, permanent = _effect(pair, subject, version, bucket_context)
     return Assessment(
         pair=pair,
         due_ns=due_ns,
@@ -113,28 +113,30 @@ def _obstacles(
         yield reason
         return
     yield from failures(pair.rule.filter, context.key, version)
-    if version is not None and version.is_marker and version.is_null and context.terms.keeps_null_markers:
+    if version is not None and version.is_marker and version.is_null and context.bucket_context.keeps_null_markers:
         yield "the pool's store cannot remove delete markers of the null version"
     if version is not None and pair.action.kind.is_transition:
         yield from _obstacles_to_transition(context, pair, version)
 
 
 def _obstacles_to_transition(context: EvaluationContext, pair: RuleAction, version: Version) -> Iterator[str]:
-    target, terms = pair.action.storage_class, context.terms
-    if terms.coldness(target) <= terms.coldness(version.storage_class):
+    target, bucket_context = pair.action.storage_class, context.bucket_context
+    if bucket_context.coldness(target) <= bucket_context.coldness(version.storage_class):
         yield f"it is in {version.storage_class or 'STANDARD'}, from where nothing moves to {target}"
-    smallest = smallest_to_move(pair, context.minimum, terms)
+    smallest = smallest_to_move(pair, context.minimum, bucket_context)
     if version.size < smallest:
         yield f"{version.size} bytes are less than the {smallest} from which objects move"
 
 
-def smallest_to_move(pair: RuleAction, minimum: TransitionMinimum, terms: BucketContext) -> int:
+def smallest_to_move(pair: RuleAction, minimum: TransitionMinimum, bucket_context: BucketContext) -> int:
     """The size in bytes from which on a transition moves objects."""
     small_may_move = minimum is TransitionMinimum.VARIES and pair.action.storage_class in _CLASSES_FOR_SMALL_OBJECTS
-    return 0 if pair.rule.filter.has_size or small_may_move else terms.minimum_transition_bytes
+    return 0 if pair.rule.filter.has_size or small_may_move else bucket_context.minimum_transition_bytes
 
 
-def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: BucketContext) -> tuple[Effect, bool]:
+def _effect(
+    pair: RuleAction, subject: Subject, version: Version | None, bucket_context: BucketContext
+) -> tuple[Effect, bool]:
     """What the action does, and whether that destroys data for good."""
     if version is None:
         return Effect.ABORT_UPLOAD, True
@@ -142,15 +144,15 @@ def _effect(pair: RuleAction, subject: Subject, version: Version | None, terms: 
         return Effect.TRANSITION, False
     if version.is_marker:
         return Effect.REMOVE_MARKER, True
-    if subject.role is VersionRole.NONCURRENT or terms.versioning is Versioning.OFF:
+    if subject.role is VersionRole.NONCURRENT or bucket_context.versioning is Versioning.OFF:
         return Effect.DELETE, True
-    return Effect.EXPIRE, terms.versioning is Versioning.SUSPENDED and version.is_null
+    return Effect.EXPIRE, bucket_context.versioning is Versioning.SUSPENDED and version.is_null
 
 
 def _hold(effect: Effect, permanent: bool, version: Version, context: EvaluationContext) -> Hold | None:
     """A lock forbids destruction, not moving nor hiding. What is still to be replicated is left alone altogether."""
     destroyed = [version] if permanent else []
-    if effect is Effect.EXPIRE and context.terms.versioning is Versioning.SUSPENDED:
+    if effect is Effect.EXPIRE and context.bucket_context.versioning is Versioning.SUSPENDED:
         # The new null marker takes the place of the null version, wherever that stands among the versions.
         destroyed = [other for other in context.versions if other.is_null]
     if any(victim.locked(context.now_ns) for victim in destroyed):

@@ -48,9 +48,9 @@ class ActionsByPrefix:
 class Planner:
     """Plans for many keys under the same rules at the same moment."""
 
-    def __init__(self, rule_set: RuleSet, terms: BucketContext, *, now_ns: int) -> None:
+    def __init__(self, rule_set: RuleSet, bucket_context: BucketContext, *, now_ns: int) -> None:
         self._minimum = rule_set.minimum
-        self._terms = terms
+        self._bucket_context = bucket_context
         self._now_ns = now_ns
         self._actions = ActionsByPrefix(rule_set)
 
@@ -62,7 +62,7 @@ class Planner:
         pairs = self._actions.of(key)
         if not pairs:
             return []
-        context = EvaluationContext(key, versions, self._minimum, self._terms, self._now_ns)
+        context = EvaluationContext(key, versions, self._minimum, self._bucket_context, self._now_ns)
         plan: list[Planned] = []
         for version, subject in zip(versions, subjects_of(versions), strict=True):
             plan += plan_one(context, pairs, subject, version)
@@ -76,12 +76,12 @@ def decide(
     versions: Sequence[Version],
     uploads: Sequence[Upload],
     rule_set: RuleSet,
-    terms: BucketContext,
+    bucket_context: BucketContext,
     *,
     now_ns: int,
 ) -> list[Planned]:
     """The plan for one key."""
-    return Planner(rule_set, terms, now_ns=now_ns).plan(key, versions, uploads)
+    return Planner(rule_set, bucket_context, now_ns=now_ns).plan(key, versions, uploads)
 
 
 def plan_one(
@@ -96,10 +96,10 @@ def plan_one(
     due = [
         assess(context, pair, subject, version)
         for pair in pairs
-        if is_due(pair.action, subject, day_seconds=context.terms.day_seconds, now_ns=context.now_ns)
+        if is_due(pair.action, subject, day_seconds=context.bucket_context.day_seconds, now_ns=context.now_ns)
     ]
     due = [assessment for assessment in due if assessment.applies]
-    due.sort(key=lambda assessment: _precedence(assessment, context.terms))
+    due.sort(key=lambda assessment: _precedence(assessment, context.bucket_context))
     held_shown = False
     for assessment in due:
         if assessment.hold is None or not held_shown:
@@ -110,17 +110,17 @@ def plan_one(
         held_shown = True
 
 
-def _precedence(assessment: Assessment, terms: BucketContext) -> tuple[int, int, int, int]:
+def _precedence(assessment: Assessment, bucket_context: BucketContext) -> tuple[int, int, int, int]:
     """Permanent deletion, then transition, then a delete marker; the colder class, the earlier time, the first rule."""
     if assessment.permanent:
         order = 0
     elif assessment.effect is Effect.TRANSITION:
-        order = 1 if terms.transitions_act else 3
+        order = 1 if bucket_context.transitions_act else 3
     else:
         order = 2
     return (
         order,
-        -terms.coldness(assessment.pair.action.storage_class),
+        -bucket_context.coldness(assessment.pair.action.storage_class),
         assessment.due_ns or 0,
         assessment.pair.position,
     )

@@ -45,12 +45,12 @@ def explain(
     versions: Sequence[Version],
     uploads: Sequence[Upload],
     rule_set: RuleSet,
-    terms: BucketContext,
+    bucket_context: BucketContext,
     *,
     now_ns: int,
 ) -> list[Explanation]:
     """In the order and with the plan of `decide`; rules that are disabled are explained, too."""
-    context = EvaluationContext(key, versions, rule_set.minimum, terms, now_ns)
+    context = EvaluationContext(key, versions, rule_set.minimum, bucket_context, now_ns)
     pairs = tuple(rule_set.flattened())
     explained = [
         _explanation(context, pairs, subject, version, "")

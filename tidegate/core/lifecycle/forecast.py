@@ -46,14 +46,14 @@ class Forecaster:
     def __init__(
         self,
         rule_set: RuleSet,
-        terms: BucketContext,
+        bucket_context: BucketContext,
         *,
         now_ns: int,
         until_ns: int,
         pass_at: PassAt,
     ) -> None:
         self._minimum = rule_set.minimum
-        self._terms = terms
+        self._bucket_context = bucket_context
         self._now_ns = now_ns
         self._until_ns = until_ns
         self._pass_at = pass_at
@@ -64,7 +64,7 @@ class Forecaster:
         pairs = self._actions.of(key)
         if not pairs:
             return Forecast(never=[*versions, *uploads])
-        course = _Course(key, versions, uploads, pairs, self._minimum, self._terms)
+        course = _Course(key, versions, uploads, pairs, self._minimum, self._bucket_context)
         found = Forecast()
         at_ns: int | None = self._now_ns
         while at_ns is not None and at_ns <= self._until_ns:
@@ -93,14 +93,14 @@ class _Course:
         uploads: Sequence[Upload],
         pairs: list[RuleAction],
         minimum: TransitionMinimum,
-        terms: BucketContext,
+        bucket_context: BucketContext,
     ) -> None:
         self._key = key
         self._versions = {version.version_id: version for version in versions}  # the newest first
         self._uploads = {upload.upload_id: upload for upload in uploads}
         self._pairs = pairs
         self._minimum = minimum
-        self._terms = terms
+        self._bucket_context = bucket_context
         self._told: set[tuple[_Name, str]] = set()
 
     def one_pass(self, at_ns: int) -> list[ForecastAction]:
@@ -133,7 +133,7 @@ class _Course:
             yield item, any(True for _ in self._applying(context, subject, item))
 
     def _situation(self, at_ns: int) -> EvaluationContext:
-        return EvaluationContext(self._key, tuple(self._versions.values()), self._minimum, self._terms, at_ns)
+        return EvaluationContext(self._key, tuple(self._versions.values()), self._minimum, self._bucket_context, at_ns)
 
     def _subjects(self) -> Iterator[tuple[Subject, Version | Upload]]:
         versions = list(self._versions.values())
@@ -187,7 +187,7 @@ class _Course:
 
     def _hidden(self, at_ns: int) -> int:
         """Puts a marker on top; where versioning is suspended, in the place of the null version."""
-        is_suspended = self._terms.versioning is Versioning.SUSPENDED
+        is_suspended = self._bucket_context.versioning is Versioning.SUSPENDED
         replaced = [version for version in self._versions.values() if is_suspended and version.is_null]
         for version in replaced:
             del self._versions[version.version_id]

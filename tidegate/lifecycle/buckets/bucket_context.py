@@ -1,4 +1,4 @@
-"""The terms of a bucket, on which decisions depend beside its rules: made here and nowhere else."""
+"""The context of a bucket, on which decisions depend beside its rules. It is made here and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.settings import LifecycleSettings
 
 
-def bucket_context(
+def context_of(
     settings: LifecycleSettings, versioning: Versioning, day_seconds: float, *, keeps_null_markers: bool
 ) -> BucketContext:
     """`day_seconds` comes from `day`: it may differ between buckets."""

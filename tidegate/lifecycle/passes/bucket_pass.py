@@ -73,7 +73,7 @@ class BucketPass:
     owner: str
     bucket: Bucket
     rules: RuleSet
-    terms: BucketContext
+    bucket_context: BucketContext
     cursors: Mapping[int, Cursor]
     known_since_ns: int = 0
     parts: Partition | None = None
@@ -98,7 +98,7 @@ class BucketPass:
         clock = Clock(times.now_ns, times.landed_ns, self._horizon_ns(times.log_horizon_ns), changed_ns)
         parts = partition(
             self.rules,
-            day_seconds=self.terms.day_seconds,
+            day_seconds=self.bucket_context.day_seconds,
             retention_ns=_retention_ns(times, clock),
             allowance_ns=times.allowance_ns + LISTED_LATE_NS,
         )
@@ -168,7 +168,7 @@ class BucketPass:
         """The cursors to write."""
         if self.clock is None or self.parts is None:
             return self.cursors
-        revisit_ns = self.clock.now_ns + day_length_ns(self.terms.day_seconds)
+        revisit_ns = self.clock.now_ns + day_length_ns(self.bucket_context.day_seconds)
         found = {}
         for number, shard in enumerate(self.shards):
             first_ns = self.outcome.unsettled.get(number)

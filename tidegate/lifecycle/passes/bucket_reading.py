@@ -13,7 +13,7 @@ from tidegate.core.lifecycle.assess import BucketContext
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.records import Bucket, BucketState
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.lifecycle.buckets.bucket_context import bucket_context
+from tidegate.lifecycle.buckets.bucket_context import context_of
 from tidegate.lifecycle.buckets.bucket_list import ListedBucket, active_rules, existing
 from tidegate.lifecycle.buckets.cursor_store import CursorStore
 from tidegate.lifecycle.buckets.time_scale import day_seconds
@@ -38,8 +38,8 @@ def read_buckets(
             yield replace(found, problem=f"its versioning is not known: {error}")
             continue
         day = day_seconds(tables, settings, bucket.pool)
-        terms = bucket_context(settings, Versioning(state.versioning), day, keeps_null_markers=keeps_null_markers)
-        yield replace(found, terms=terms, known_since_ns=state.complete_since_ns)
+        bucket_context = context_of(settings, Versioning(state.versioning), day, keeps_null_markers=keeps_null_markers)
+        yield replace(found, bucket_context=bucket_context, known_since_ns=state.complete_since_ns)
 
 
 def _state(tables: Tables, stores: Stores, bucket: Bucket, now_ns: int) -> BucketState:

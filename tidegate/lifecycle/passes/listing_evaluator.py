@@ -37,7 +37,7 @@ class ListingEvaluator:
     store: Store
     bucket: str
     rules: RuleSet
-    terms: BucketContext
+    bucket_context: BucketContext
     locks: bool
     now_ns: int
 
@@ -51,10 +51,12 @@ class ListingEvaluator:
         return case, plan
 
     def judge_uploads(self, key: str, uploads: Sequence[ListedUpload]) -> list[Planned]:
-        return decide(key, [], [upload_of(upload) for upload in uploads], self.rules, self.terms, now_ns=self.now_ns)
+        return decide(
+            key, [], [upload_of(upload) for upload in uploads], self.rules, self.bucket_context, now_ns=self.now_ns
+        )
 
     def _case(self, key: str, listed: Sequence[ListedVersion]) -> KeyVersions:
-        versions = [version_of(entry, self.terms.versioning) for entry in listed]
+        versions = [version_of(entry, self.bucket_context.versioning) for entry in listed]
         if self.rules.needs_tags:
             wanted = self._in_need_of_tags(key, versions)
             versions = [
@@ -71,7 +73,7 @@ class ListingEvaluator:
 
     def _in_need_of_tags(self, key: str, versions: Sequence[Version]) -> list[bool]:
         """Those to which an action with tags in its filter would be due if the tags were right."""
-        context = EvaluationContext(key, versions, self.rules.minimum, self.terms, self.now_ns)
+        context = EvaluationContext(key, versions, self.rules.minimum, self.bucket_context, self.now_ns)
         pairs = [
             pair._replace(rule=replace(pair.rule, filter=without_tags(pair.rule.filter)))
             for pair in self.rules.active()
@@ -105,7 +107,7 @@ class ListingEvaluator:
         return replace(version, retained_until_ns=look.retained_until_ns, legal_hold=look.legal_hold)
 
     def _decide(self, case: KeyVersions) -> list[Planned]:
-        return decide(case.key, case.versions, [], self.rules, self.terms, now_ns=self.now_ns)
+        return decide(case.key, case.versions, [], self.rules, self.bucket_context, now_ns=self.now_ns)
 
 
 def version_of(entry: ListedVersion, versioning: Versioning) -> Version:

@@ -113,7 +113,7 @@ class BucketListing:
         name, kinds = bucket.bucket.name, {pair.action.kind for pair in bucket.rules.active()}
         prefix, lister = common_prefix(bucket.rules.active()), PatientLister(store, bucket.uid, self._watch)
         locks = store.locks_objects(name)
-        evaluator = ListingEvaluator(store, name, bucket.rules, bucket.terms, locks, bucket.clock.now_ns)
+        evaluator = ListingEvaluator(store, name, bucket.rules, bucket.bucket_context, locks, bucket.clock.now_ns)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="evaluator") as executor:
             if kinds != {_ABORT}:
                 for stretch in self._stretches(lister, prefix, executor):
@@ -164,7 +164,7 @@ class BucketListing:
         """Notes down what was planned, with when its subject was made and how it was listed."""
         bucket = self._bucket
         for planned, created_ns, listed in found:
-            self._rows.append(plan_row(planned, bucket.bucket, bucket.owner, bucket.terms, created_ns, listed))
+            self._rows.append(plan_row(planned, bucket.bucket, bucket.owner, bucket.bucket_context, created_ns, listed))
             if planned.hold is None:
                 self._planned[planned.kind.value] += 1
                 self._bytes += self._rows[-1]["size"] or 0

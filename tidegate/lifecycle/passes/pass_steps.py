@@ -74,7 +74,7 @@ class Pass:
         return result
 
     def _clock(self, buckets: Sequence[BucketPass], landing: Landing) -> PassClock:
-        days = [bucket.terms.day_seconds for bucket in buckets]
+        days = [bucket.bucket_context.day_seconds for bucket in buckets]
         # An event has its time a little before it is in the log.
         late_ns = int(min(_LATE_SECONDS, min(days, default=REAL_DAY_SECONDS) / 10) * SECOND_NS)
         return PassClock(

@@ -32,7 +32,12 @@ Row = dict[str, Any]
 
 
 def plan_row(
-    planned: Planned, bucket: Bucket, owner: str, terms: BucketContext, created_ns: int, listed: ListedVersion | None
+    planned: Planned,
+    bucket: Bucket,
+    owner: str,
+    bucket_context: BucketContext,
+    created_ns: int,
+    listed: ListedVersion | None,
 ) -> Row:
     """`listed` is the version that the action is about; None: it is about an upload."""
     return {
@@ -55,7 +60,7 @@ def plan_row(
         "since_ns": planned.since_ns,
         "storage_class": planned.storage_class,
         "hold": planned.hold.value if planned.hold is not None else None,
-        "acts": planned.effect is not Effect.TRANSITION or terms.transitions_act,
+        "acts": planned.effect is not Effect.TRANSITION or bucket_context.transitions_act,
         "newest_due_ns": planned.became_due_ns,
         "shard": shard(bucket.name, planned.key),
     }

@@ -150,7 +150,7 @@ class SparkPlanner:
             secret=secret,
             prefix=common_prefix(pairs),
             tag_needs=tag_needs(
-                bucket.rules.active(), day_seconds=bucket.terms.day_seconds, now_ns=bucket.clock.now_ns
+                bucket.rules.active(), day_seconds=bucket.bucket_context.day_seconds, now_ns=bucket.clock.now_ns
             ),
             inventory=inventory.address,
             inventory_until_ns=inventory.until_ns,
@@ -175,7 +175,7 @@ class SparkPlanner:
 
 def _ruled(bucket: BucketPass, pairs: Mapping[RuleAction, int]) -> RuledBucket:
     actions = tuple(ScopedAction(pair, shards) for pair, shards in pairs.items())
-    return RuledBucket(bucket.uid, bucket.rules, bucket.terms, actions, complete=bucket.is_log_complete)
+    return RuledBucket(bucket.uid, bucket.rules, bucket.bucket_context, actions, complete=bucket.is_log_complete)
 
 
 def _retained_since(now_ns: int, retention_ns: int) -> int:

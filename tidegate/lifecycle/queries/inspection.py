@@ -18,7 +18,7 @@ from tidegate.core.lifecycle.tasks import AuditRecord
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.lifecycle.buckets.bucket_context import bucket_context
+from tidegate.lifecycle.buckets.bucket_context import context_of
 from tidegate.lifecycle.buckets.bucket_list import BucketList, active_rules, existing
 from tidegate.lifecycle.buckets.time_scale import day_seconds, interval_seconds
 from tidegate.lifecycle.passes.listing_evaluator import ListingEvaluator, upload_of, version_of
@@ -136,10 +136,10 @@ class Inspector:
         stored = self.tables.get(LIFECYCLE + bucket.uid)
         rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
         evaluator = self._evaluator(bucket, rules, self.open_stores())
-        terms, now_ns = evaluator.terms, evaluator.now_ns
+        bucket_context, now_ns = evaluator.bucket_context, evaluator.now_ns
         versions = self._versions(evaluator, key)
         uploads = [upload_of(entry) for entry in uploads_of(evaluator.store, bucket_name, key)]
-        explained = explain(key, versions, uploads, rules, terms, now_ns=now_ns)
+        explained = explain(key, versions, uploads, rules, bucket_context, now_ns=now_ns)
         if version_id:
             explained = [item for item in explained if version_id in (item.version_id, item.version_id or "null")]
         if not explained:
@@ -149,7 +149,7 @@ class Inspector:
         return KeyExplanationView(
             bucket=bucket_name,
             key=key,
-            versioning=terms.versioning.value,
+            versioning=bucket_context.versioning.value,
             at=moment_of(now_ns),
             rules=len(rules.rules),
             items=[_view_explanation(item) for item in explained],
@@ -189,12 +189,16 @@ class Inspector:
         store = stores.of_pool(bucket.pool)
         day = day_seconds(self.tables, self.settings, bucket.pool)
         keeps_null_markers = stores.keeps_null_markers(bucket.pool)
-        terms = bucket_context(self.settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers)
-        return ListingEvaluator(store, bucket.name, rules, terms, store.locks_objects(bucket.name), time.time_ns())
+        bucket_context = context_of(
+            self.settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers
+        )
+        return ListingEvaluator(
+            store, bucket.name, rules, bucket_context, store.locks_objects(bucket.name), time.time_ns()
+        )
 
     def _versions(self, evaluator: ListingEvaluator, key: str) -> list[Version]:
         listed = versions_of(evaluator.store, evaluator.bucket, key)
-        versions = [version_of(entry, evaluator.terms.versioning) for entry in listed]
+        versions = [version_of(entry, evaluator.bucket_context.versioning) for entry in listed]
         return [version if version.is_marker else evaluator.looked_into(key, version) for version in versions]
 
 

@@ -171,13 +171,13 @@ def _add(amount: Amount, items: Iterable[Version | Upload]) -> None:
 
 
 class Simulation:
-    """Of the rules, terms and moment of an evaluator."""
+    """The forecaster for the rules, the context and the moment of an evaluator."""
 
     def __init__(self, evaluator: ListingEvaluator, *, days: int, pass_at: PassAt) -> None:
         self._evaluator = evaluator
-        self._day_ns = day_length_ns(evaluator.terms.day_seconds)
+        self._day_ns = day_length_ns(evaluator.bucket_context.day_seconds)
         # Real days are those of the calendar; shorter ones are counted from the beginning.
-        self._first_day_ns = 0 if evaluator.terms.day_seconds == REAL_DAY_SECONDS else evaluator.now_ns
+        self._first_day_ns = 0 if evaluator.bucket_context.day_seconds == REAL_DAY_SECONDS else evaluator.now_ns
         self._until_ns = evaluator.now_ns + days * self._day_ns
         self._prefix = common_prefix(evaluator.rules.active())
         self._tag_filters = [
@@ -185,7 +185,7 @@ class Simulation:
         ]
         self._foresight = Forecaster(
             evaluator.rules,
-            evaluator.terms,
+            evaluator.bucket_context,
             now_ns=evaluator.now_ns,
             until_ns=self._until_ns,
             pass_at=pass_at,
@@ -217,7 +217,7 @@ class Simulation:
         """Tags and locks are asked for only where something depends on them."""
         key, listed = item
         evaluator = self._evaluator
-        versions = [version_of(entry, evaluator.terms.versioning) for entry in listed]
+        versions = [version_of(entry, evaluator.bucket_context.versioning) for entry in listed]
         asked = [self._needs_tags(key, version) for version in versions]
         versions = [
             evaluator.looked_into(key, version) if needed else version
@@ -248,10 +248,10 @@ class Simulation:
         tally, evaluator = self._tally, self._evaluator
         return SimulationView(
             bucket=evaluator.bucket,
-            versioning=evaluator.terms.versioning.value,
+            versioning=evaluator.bucket_context.versioning.value,
             at=moment_of(evaluator.now_ns),
             until=moment_of(self._until_ns),
-            day_seconds=evaluator.terms.day_seconds,
+            day_seconds=evaluator.bucket_context.day_seconds,
             prefix=self._prefix,
             keys=tally.keys,
             seen=tally.seen,

@@ -67,7 +67,7 @@ class RuledBucket:
 
     uid: str
     rule_set: RuleSet
-    terms: BucketContext
+    bucket_context: BucketContext
     actions: tuple[ScopedAction, ...] | None = None
     complete: bool = True
 
@@ -105,18 +105,18 @@ def _actions(bucket: RuledBucket) -> Iterator[tuple[RuleAction, dict[str, Any]]]
     for scoped in bucket.scoped:
         shards[scoped.pair.position] = shards.get(scoped.pair.position, 0) | scoped.shards
     for pair in bucket.rule_set.active():
-        coldness = bucket.terms.coldness(pair.action.storage_class)
+        coldness = bucket.bucket_context.coldness(pair.action.storage_class)
         if pair.action.kind.is_transition and coldness < 0:
             continue  # Nothing is warmer than a class that is not configured.
         yield pair, _action(bucket, pair, coldness) | {"shards": shards.get(pair.position, 0)}
 
 
 def _action(bucket: RuledBucket, pair: RuleAction, coldness: int) -> dict[str, Any]:
-    action, where, terms = pair.action, pair.rule.filter, bucket.terms
+    action, where, bucket_context = pair.action, pair.rule.filter, bucket.bucket_context
     # A marker that is cleaned up is so from its creation on: no days, no rounding.
     counts_days = action.kind is not ActionKind.EXPIRED_OBJECT_DELETE_MARKER
     return {
-        "versioning": terms.versioning.value,
+        "versioning": bucket_context.versioning.value,
         "rule_id": pair.rule.id,
         "action_id": pair.id,
         "kind": action.kind.value,
@@ -127,14 +127,14 @@ def _action(bucket: RuledBucket, pair: RuleAction, coldness: int) -> dict[str, A
         "size_greater_than": where.size_greater_than,
         "size_less_than": where.size_less_than,
         "date_ns": None if action.date is None else min(action.date * SECOND_NS, NEVER_NS),
-        "wait_ns": min((action.days or 0) * day_length_ns(terms.day_seconds), NEVER_NS) if counts_days else 0,
-        "rounds_up": counts_days and terms.day_seconds == REAL_DAY_SECONDS,
+        "wait_ns": min((action.days or 0) * day_length_ns(bucket_context.day_seconds), NEVER_NS) if counts_days else 0,
+        "rounds_up": counts_days and bucket_context.day_seconds == REAL_DAY_SECONDS,
         "newer": action.newer,
         "storage_class": action.storage_class,
         "coldness": coldness,
-        "never_from": [name for name in terms.classes if terms.coldness(name) >= coldness],
-        "smallest": smallest_to_move(pair, bucket.rule_set.minimum, terms) if action.kind.is_transition else 0,
-        "transitions_act": terms.transitions_act,
-        "keeps_null_markers": terms.keeps_null_markers,
+        "never_from": [name for name in bucket_context.classes if bucket_context.coldness(name) >= coldness],
+        "smallest": smallest_to_move(pair, bucket.rule_set.minimum, bucket_context) if action.kind.is_transition else 0,
+        "transitions_act": bucket_context.transitions_act,
+        "keeps_null_markers": bucket_context.keeps_null_markers,
         "position": pair.position,
     }

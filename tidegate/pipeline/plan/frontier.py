@@ -86,24 +86,24 @@ class DueWindow:
         return EventKind.UPLOAD_STARTED.value in self.operations
 
 
-# A crossing and a day of events that it asks for.
+# A window and a day of events that it asks for.
 WindowDay = tuple[DueWindow, int]
 
 
 def due_windows(frontiers: Sequence[Frontier], until_ns: int) -> list[DueWindow]:
     return [
-        crossing
+        window
         for frontier in frontiers
         for after_ns, shards in frontier.stretches().items()
-        for crossing in _crossed(frontier.bucket, shards, after_ns, until_ns)
-        if crossing.shards and crossing.first_ns <= crossing.last_ns
+        for window in _crossed(frontier.bucket, shards, after_ns, until_ns)
+        if window.shards and window.first_ns <= window.last_ns
     ]
 
 
 def spans(found: Sequence[DueWindow]) -> list[Span]:
     """The stretches of time that are to be read, joined where they touch."""
     joined: list[Span] = []
-    for first_ns, last_ns in sorted((crossing.first_ns, crossing.last_ns) for crossing in found):
+    for first_ns, last_ns in sorted((window.first_ns, window.last_ns) for window in found):
         if joined and first_ns <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(last_ns, joined[-1][1]))
         else:
@@ -114,23 +114,23 @@ def spans(found: Sequence[DueWindow]) -> list[Span]:
 def window_days(found: Sequence[DueWindow], days: Collection[int]) -> list[WindowDay]:
     """Which due_windows ask for which of the days (counted from 1970) of which there are events."""
     return [
-        (crossing, day)
-        for crossing in found
+        (window, day)
+        for window in found
         for day in days
-        if crossing.first_ns // NS_PER_DAY <= day <= crossing.last_ns // NS_PER_DAY
+        if window.first_ns // NS_PER_DAY <= day <= window.last_ns // NS_PER_DAY
     ]
 
 
 def candidates(
     events: DataFrame, session: SparkSession, met: Sequence[WindowDay], way: Callable[[DueWindow], str]
 ) -> DataFrame:
-    """The events that can have made something due, each with the `way` of its crossing; one may come several times.
+    """The events that can have made something due, each with the `way` of its window; one may come several times.
     They meet the due_windows of their bucket and day only."""
     names = [name for name in _CROSSING_SCHEMA.names if name not in ("bucket_day", "way")]
     rows = [
-        {name: getattr(crossing, name) for name in names}
-        | {"bucket_day": bucket_day(crossing.bucket_uid, day), "way": way(crossing)}
-        for crossing, day in met
+        {name: getattr(window, name) for name in names}
+        | {"bucket_day": bucket_day(window.bucket_uid, day), "way": way(window)}
+        for window, day in met
     ]
     crossed = session.createDataFrame(pa.Table.from_pylist(rows, schema=_CROSSING_SCHEMA))
     joined = events.join(F.broadcast(crossed), ["bucket_day", "bucket_uid"])
@@ -151,14 +151,14 @@ def newly_due(plan: DataFrame, session: SparkSession, frontiers: Sequence[Fronti
 
 def _crossed(bucket: RuledBucket, shards: int, after_ns: int, until_ns: int) -> Iterator[DueWindow]:
     # Due times are rounded up to midnights: those after a moment are those after the midnight before it.
-    step_ns = NS_PER_DAY if bucket.terms.day_seconds == REAL_DAY_SECONDS else 1
+    step_ns = NS_PER_DAY if bucket.bucket_context.day_seconds == REAL_DAY_SECONDS else 1
     reached_ns, end_ns = after_ns // step_ns * step_ns, until_ns // step_ns * step_ns
     scoped = bucket.scoped
     for (operations, prefix, wait_ns), mask in _masks(scoped, lambda pair: _waiting(pair, bucket)).items():
         yield DueWindow(
             bucket.uid, shards & mask, operations, prefix, False, reached_ns - wait_ns + 1, end_ns - wait_ns
         )
-    if bucket.terms.versioning is not Versioning.OFF:
+    if bucket.bucket_context.versioning is not Versioning.OFF:
         of_versions = [action for action in scoped if _starts(action.pair) == _STARTS]
         for prefix, mask in _masks(of_versions, _prefix).items():
             operations = (EventKind.DELETE.value, *_STARTS)
@@ -179,7 +179,7 @@ def _masks(scoped: Sequence[ScopedAction], what: Callable[[RuleAction], _T]) -> 
 
 def _waiting(pair: RuleAction, bucket: RuledBucket) -> tuple[tuple[str, ...], str, int]:
     """From which events of which keys an action counts how long."""
-    wait_ns = min((pair.action.days or 0) * day_length_ns(bucket.terms.day_seconds), NEVER_NS)
+    wait_ns = min((pair.action.days or 0) * day_length_ns(bucket.bucket_context.day_seconds), NEVER_NS)
     return _starts(pair), _prefix(pair), wait_ns
 
 

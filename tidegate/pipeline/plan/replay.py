@@ -82,12 +82,12 @@ class Replayer:
         met = window_days(found, {file.day_number for file in files})
         if not met:
             return Replay(None, None)
-        bucket_days = {bucket_day(crossing.bucket_uid, day) for crossing, day in met}
+        bucket_days = {bucket_day(window.bucket_uid, day) for window, day in met}
         events = self._table.read_bucket_days(self._session, read, bucket_days, columns=_CANDIDATE)
-        ways = {crossing: _way(crossing, buckets[crossing.bucket_uid]) for crossing in found}
+        ways = {window: _way(window, buckets[window.bucket_uid]) for window in found}
         kept = candidates(events, self._session, met, ways.__getitem__).persist()
         counts = {_Way(row["way"]): row["count"] for row in kept.groupBy("way").count().collect()}
-        by_way = {way: [crossing for crossing in found if ways[crossing] is way] for way in counts}
+        by_way = {way: [window for window in found if ways[window] is way] for way in counts}
         subjects = [
             self._subjects(way, kept.where(F.col("way") == way.value), count, by_way[way], buckets)
             for way, count in counts.items()
@@ -157,19 +157,19 @@ def _sent(frame: DataFrame, is_few: bool) -> DataFrame:
     return F.broadcast(frame) if is_few else frame
 
 
-def _way(crossing: DueWindow, bucket: RuledBucket) -> _Way:
-    if crossing.is_of_uploads:
+def _way(window: DueWindow, bucket: RuledBucket) -> _Way:
+    if window.is_of_uploads:
         return _Way.UPLOAD
-    if bucket.terms.versioning is Versioning.OFF and not bucket.rule_set.needs_tags:
+    if bucket.bucket_context.versioning is Versioning.OFF and not bucket.rule_set.needs_tags:
         return _Way.OBJECT
     return _Way.VERSIONS if bucket.complete else _Way.STORE
 
 
 def _uids(found: Sequence[DueWindow]) -> set[str]:
-    return {crossing.bucket_uid for crossing in found}
+    return {window.bucket_uid for window in found}
 
 
 def _first_day(found: Sequence[DueWindow]) -> int:
     """The midnight before the first event that is looked for. What comes before that event is read in vain, but Spark
     compiles the reading once a day and not in every pass."""
-    return min(crossing.first_ns for crossing in found) // NS_PER_DAY * NS_PER_DAY
+    return min(window.first_ns for window in found) // NS_PER_DAY * NS_PER_DAY

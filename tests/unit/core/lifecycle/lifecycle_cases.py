@@ -59,8 +59,8 @@ def marker(version_id="m1", created=MIDNIGHT, **fields):
     return Version(version_id, created, is_marker=True, **fields)
 
 
-def plan(rule_set, versions=(), uploads=(), *, now, key="k", **terms):
-    return decide(key, versions, uploads, rule_set, BucketContext(**terms), now_ns=now)
+def plan(rule_set, versions=(), uploads=(), *, now, key="k", **bucket_context):
+    return decide(key, versions, uploads, rule_set, BucketContext(**bucket_context), now_ns=now)
 
 
 def brief(planned):
@@ -68,7 +68,7 @@ def brief(planned):
     return [(entry.effect, entry.version_id, entry.rule_id) for entry in planned if entry.hold is None]
 
 
-def applied(versions, planned, terms, now):
+def applied(versions, planned, bucket_context, now):
     """The versions after the store did what was planned, once."""
     left = list(versions)
     for entry in planned:
@@ -79,7 +79,7 @@ def applied(versions, planned, terms, now):
             del left[position]
         elif entry.effect is Effect.TRANSITION:
             left[position] = replace(left[position], storage_class=entry.storage_class)
-        elif entry.effect is Effect.EXPIRE and terms.versioning is Versioning.SUSPENDED:
+        elif entry.effect is Effect.EXPIRE and bucket_context.versioning is Versioning.SUSPENDED:
             left = [Version("null", now, is_marker=True), *(found for found in left if not found.is_null)]
         elif entry.effect is Effect.EXPIRE:
             left.insert(0, Version(f"m{now}", now, is_marker=True))
@@ -170,11 +170,11 @@ uploads = st.lists(moments, unique=True, max_size=2).map(
 def situations(draw):
     """Versions, uploads, rules, terms and a moment."""
     versioning = draw(st.sampled_from(Versioning))
-    terms = BucketContext(
+    bucket_context = BucketContext(
         versioning,
         day_seconds=draw(st.sampled_from([86_400, 10, 0.5])),
         minimum_transition_bytes=draw(st.sampled_from([0, SMALL_OBJECT_BYTES])),
         transitions_act=draw(st.booleans()),
         keeps_null_markers=draw(st.booleans()),
     )
-    return draw(histories(versioning)), draw(uploads), draw(rule_sets()), terms, draw(presents)
+    return draw(histories(versioning)), draw(uploads), draw(rule_sets()), bucket_context, draw(presents)

@@ -183,9 +183,11 @@ def test_the_null_version_of_a_suspended_bucket_is_destroyed_by_its_expiration_w
 
 def test_where_nothing_moves_objects_a_due_transition_holds_nothing_up():
     both = rules(rule(transition(1), id="move"), rule(expiration(5), id="end"))
-    terms = {"versioning": Versioning.ENABLED, "transitions_act": False}
-    assert brief(plan(both, [version()], now=MIDNIGHT + 2 * DAY, **terms)) == [(Effect.TRANSITION, "v1", "move")]
-    assert brief(plan(both, [version()], now=LATER, **terms)) == [(Effect.EXPIRE, "v1", "end")]
+    bucket_context = {"versioning": Versioning.ENABLED, "transitions_act": False}
+    assert brief(plan(both, [version()], now=MIDNIGHT + 2 * DAY, **bucket_context)) == [
+        (Effect.TRANSITION, "v1", "move")
+    ]
+    assert brief(plan(both, [version()], now=LATER, **bucket_context)) == [(Effect.EXPIRE, "v1", "end")]
 
 
 @pytest.mark.parametrize(("held_in", "target"), [("GLACIER", "GLACIER"), ("DEEP_ARCHIVE", "GLACIER")])
@@ -199,7 +201,7 @@ def test_everything_moves_from_the_standard_class_and_from_unknown_ones(held_in)
 
 
 @pytest.mark.parametrize(
-    ("size", "minimum", "target", "predicates", "terms", "moves"),
+    ("size", "minimum", "target", "predicates", "bucket_context", "moves"),
     [
         (SMALL_OBJECT_BYTES - 1, TransitionMinimum.ALL_CLASSES, "GLACIER", {}, {}, False),
         (SMALL_OBJECT_BYTES, TransitionMinimum.ALL_CLASSES, "GLACIER", {}, {}, True),
@@ -211,9 +213,11 @@ def test_everything_moves_from_the_standard_class_and_from_unknown_ones(held_in)
         (0, TransitionMinimum.ALL_CLASSES, "GLACIER", {}, {"minimum_transition_bytes": 0}, True),
     ],
 )
-def test_transitions_leave_small_objects_alone_unless_told_otherwise(size, minimum, target, predicates, terms, moves):
+def test_transitions_leave_small_objects_alone_unless_told_otherwise(
+    size, minimum, target, predicates, bucket_context, moves
+):
     moving = rules(rule(transition(1, target), **predicates), minimum=minimum)
-    assert bool(plan(moving, [version(size=size)], now=LATER, **terms)) is moves
+    assert bool(plan(moving, [version(size=size)], now=LATER, **bucket_context)) is moves
 
 
 def test_expirations_take_small_objects():
@@ -235,9 +239,9 @@ def test_a_retention_that_has_ended_holds_nothing():
 
 def test_a_locked_version_can_be_hidden_and_moved():
     locked = [version(legal_hold=True)]
-    terms = {"now": LATER, "versioning": Versioning.ENABLED}
-    assert brief(plan(rules(rule(expiration(1))), locked, **terms)) == [(Effect.EXPIRE, "v1", "r")]
-    assert brief(plan(rules(rule(transition(1))), locked, **terms)) == [(Effect.TRANSITION, "v1", "r")]
+    bucket_context = {"now": LATER, "versioning": Versioning.ENABLED}
+    assert brief(plan(rules(rule(expiration(1))), locked, **bucket_context)) == [(Effect.EXPIRE, "v1", "r")]
+    assert brief(plan(rules(rule(transition(1))), locked, **bucket_context)) == [(Effect.TRANSITION, "v1", "r")]
 
 
 def test_while_its_deletion_is_held_a_version_moves():
@@ -263,10 +267,10 @@ def test_what_is_still_to_be_replicated_is_left_alone():
         assert held.hold is Hold.REPLICATION_PENDING
 
 
-def permanent(entry, versions, terms):
+def permanent(entry, versions, bucket_context):
     if entry.effect in (Effect.DELETE, Effect.REMOVE_MARKER):
         return [found for found in versions if found.version_id == entry.version_id]
-    if entry.effect is Effect.EXPIRE and terms.versioning is Versioning.SUSPENDED:
+    if entry.effect is Effect.EXPIRE and bucket_context.versioning is Versioning.SUSPENDED:
         return [found for found in versions if found.is_null]
     return []
 
@@ -274,15 +278,15 @@ def permanent(entry, versions, terms):
 @settings(max_examples=300, deadline=None)
 @given(situations())
 def test_nothing_is_done_before_it_is_due_and_nothing_twice(situation):
-    versions, uploads, rule_set, terms, now = situation
-    planned = decide("k", versions, uploads, rule_set, terms, now_ns=now)
+    versions, uploads, rule_set, bucket_context, now = situation
+    planned = decide("k", versions, uploads, rule_set, bucket_context, now_ns=now)
     subjects = dict(zip([found.version_id for found in versions], subjects_of(versions), strict=True))
     subjects |= {upload.upload_id: of_upload(upload) for upload in uploads}
     for entry in planned:
         subject = subjects[entry.upload_id or entry.version_id]
         # The generated rules may have two actions of one kind, and so of one id.
         actions = [pair.action for pair in rule_set.flattened() if pair.id == entry.action_id]
-        assert entry.due_ns in [due_at(action, subject, day_seconds=terms.day_seconds) for action in actions]
+        assert entry.due_ns in [due_at(action, subject, day_seconds=bucket_context.day_seconds) for action in actions]
         assert entry.due_ns <= now
         assert entry.became_due_ns >= entry.due_ns
     targets = [(entry.version_id, entry.upload_id, entry.hold is None) for entry in planned]
@@ -292,26 +296,28 @@ def test_nothing_is_done_before_it_is_due_and_nothing_twice(situation):
 @settings(max_examples=300, deadline=None)
 @given(situations())
 def test_locked_and_pending_versions_are_never_destroyed(situation):
-    versions, uploads, rule_set, terms, now = situation
-    for entry in decide("k", versions, uploads, rule_set, terms, now_ns=now):
+    versions, uploads, rule_set, bucket_context, now = situation
+    for entry in decide("k", versions, uploads, rule_set, bucket_context, now_ns=now):
         if entry.hold is None:
-            victims = permanent(entry, versions, terms)
+            victims = permanent(entry, versions, bucket_context)
             assert not any(victim.locked(now) or victim.replication_pending for victim in victims)
 
 
 @settings(max_examples=300, deadline=None)
 @given(situations())
 def test_each_effect_suits_the_place_of_its_version(situation):
-    versions, uploads, rule_set, terms, now = situation
+    versions, uploads, rule_set, bucket_context, now = situation
     roles = {found.version_id: subject.role for found, subject in zip(versions, subjects_of(versions), strict=True)}
-    for entry in decide("k", versions, uploads, rule_set, terms, now_ns=now):
+    for entry in decide("k", versions, uploads, rule_set, bucket_context, now_ns=now):
         role = VersionRole.UPLOAD if entry.upload_id else roles[entry.version_id]
         match entry.effect:
             case Effect.DELETE:
-                assert role is (VersionRole.CURRENT if terms.versioning is Versioning.OFF else VersionRole.NONCURRENT)
+                assert role is (
+                    VersionRole.CURRENT if bucket_context.versioning is Versioning.OFF else VersionRole.NONCURRENT
+                )
             case Effect.EXPIRE:
                 assert role is VersionRole.CURRENT
-                assert terms.versioning is not Versioning.OFF
+                assert bucket_context.versioning is not Versioning.OFF
             case Effect.REMOVE_MARKER:
                 assert role in (VersionRole.SOLE_MARKER, VersionRole.NONCURRENT_MARKER)
             case Effect.TRANSITION:
@@ -323,38 +329,38 @@ def test_each_effect_suits_the_place_of_its_version(situation):
 @settings(max_examples=200, deadline=None)
 @given(situations())
 def test_keeping_newer_versions_leaves_at_least_that_many(situation):
-    versions, _, _, terms, now = situation
-    terms = replace(terms, versioning=Versioning.ENABLED)
+    versions, _, _, bucket_context, now = situation
+    bucket_context = replace(bucket_context, versioning=Versioning.ENABLED)
     versions = [replace(found, version_id=f"v{number}") for number, found in enumerate(versions)]
     for newer in (1, 2, 3):
         keeping = rules(rule(noncurrent(1, newer=newer)))
         left = versions
         for _ in range(3):
-            left = applied(left, decide("k", left, [], keeping, terms, now_ns=now), terms, now)
+            left = applied(left, decide("k", left, [], keeping, bucket_context, now_ns=now), bucket_context, now)
         assert left[: newer + 1] == versions[: newer + 1]
 
 
 @settings(max_examples=200, deadline=None)
 @given(situations())
 def test_repeating_the_plan_comes_to_an_end(situation):
-    versions, _, rule_set, terms, now = situation
+    versions, _, rule_set, bucket_context, now = situation
     left = versions
     for _ in range(2 * len(versions) + 8):
-        planned = [entry for entry in decide("k", left, [], rule_set, terms, now_ns=now) if entry.hold is None]
+        planned = [entry for entry in decide("k", left, [], rule_set, bucket_context, now_ns=now) if entry.hold is None]
         if not planned:
             return
         # One at a time: two workers may finish in any order.
-        left = applied(left, planned[:1], terms, now)
+        left = applied(left, planned[:1], bucket_context, now)
     raise AssertionError("the plan never becomes empty")
 
 
 @settings(max_examples=200, deadline=None)
 @given(situations())
 def test_what_is_planned_stays_planned_as_time_goes_by(situation):
-    versions, uploads, rule_set, terms, now = situation
+    versions, uploads, rule_set, bucket_context, now = situation
 
     def targets(moment):
-        planned = decide("k", versions, uploads, rule_set, terms, now_ns=moment)
+        planned = decide("k", versions, uploads, rule_set, bucket_context, now_ns=moment)
         return {(entry.version_id, entry.upload_id) for entry in planned if entry.hold is None}
 
     assert targets(now) <= targets(now + 7 * DAY)

@@ -23,8 +23,8 @@ from tidegate.core.lifecycle.explain import explain
 from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole
 
 
-def verdicts(rule_set, versions, now=MIDNIGHT, **terms):
-    return explain("logs/x", versions, [], rule_set, BucketContext(**terms), now_ns=now)[0].verdicts
+def verdicts(rule_set, versions, now=MIDNIGHT, **bucket_context):
+    return explain("logs/x", versions, [], rule_set, BucketContext(**bucket_context), now_ns=now)[0].verdicts
 
 
 def test_a_rule_that_matches_tells_its_due_time_before_and_after_it():
@@ -79,8 +79,8 @@ def test_a_transition_tells_of_the_class_and_the_size_in_its_way():
 
 def test_a_hold_is_shown_with_what_is_done_instead():
     versions = [version("v2", MIDNIGHT), version("v1", MIDNIGHT - DAY, legal_hold=True)]
-    terms = BucketContext(Versioning.ENABLED)
-    held = explain("k", versions, [], rules(rule(noncurrent(1))), terms, now_ns=MIDNIGHT + 9 * DAY)[1]
+    bucket_context = BucketContext(Versioning.ENABLED)
+    held = explain("k", versions, [], rules(rule(noncurrent(1))), bucket_context, now_ns=MIDNIGHT + 9 * DAY)[1]
     assert held.role is VersionRole.NONCURRENT
     assert held.verdicts[0].hold is Hold.OBJECT_LOCK
     assert [entry.hold for entry in held.planned] == [Hold.OBJECT_LOCK]
@@ -96,9 +96,9 @@ def test_uploads_are_explained_after_the_versions():
 @settings(max_examples=200, deadline=None)
 @given(situations())
 def test_the_explanation_and_the_plan_agree(situation):
-    versions, uploads, rule_set, terms, now = situation
-    explained = explain("k", versions, uploads, rule_set, terms, now_ns=now)
-    planned = decide("k", versions, uploads, rule_set, terms, now_ns=now)
+    versions, uploads, rule_set, bucket_context, now = situation
+    explained = explain("k", versions, uploads, rule_set, bucket_context, now_ns=now)
+    planned = decide("k", versions, uploads, rule_set, bucket_context, now_ns=now)
     assert [entry for explanation in explained for entry in explanation.planned] == planned
     for explanation in explained:
         assert bool(explanation.planned) == any(verdict.is_due for verdict in explanation.verdicts)

@@ -34,8 +34,10 @@ def at_one(moment):
     return -(-(moment - HOUR) // DAY) * DAY + HOUR
 
 
-def forecast(rule_set, versions=(), uploads=(), *, now=MIDNIGHT, days=100, pass_at=at_one, **terms):
-    foresight = Forecaster(rule_set, BucketContext(**terms), now_ns=now, until_ns=now + days * DAY, pass_at=pass_at)
+def forecast(rule_set, versions=(), uploads=(), *, now=MIDNIGHT, days=100, pass_at=at_one, **bucket_context):
+    foresight = Forecaster(
+        rule_set, BucketContext(**bucket_context), now_ns=now, until_ns=now + days * DAY, pass_at=pass_at
+    )
     return foresight.forecast("k", versions, uploads)
 
 
@@ -134,15 +136,15 @@ def test_the_newest_noncurrent_versions_are_kept_for_ever():
 @settings(max_examples=300, deadline=None)
 @given(situations())
 def test_foresight_tells_what_a_row_of_passes_does(situation):
-    versions, uploads, rule_set, terms, now = situation
+    versions, uploads, rule_set, bucket_context, now = situation
     days = 12
-    step = DAY if terms.day_seconds == 86_400 else int(terms.day_seconds * 1e9)
+    step = DAY if bucket_context.day_seconds == 86_400 else int(bucket_context.day_seconds * 1e9)
     last = now + days * step
 
     def pass_at(moment):
         return now + -(-(moment - now) // step) * step
 
-    foresight = Forecaster(rule_set, terms, now_ns=now, until_ns=last, pass_at=pass_at)
+    foresight = Forecaster(rule_set, bucket_context, now_ns=now, until_ns=last, pass_at=pass_at)
     found = foresight.forecast("k", versions, uploads)
     foreseen = Counter(
         (entry.at_ns, entry.planned.effect, entry.planned.action_id)
@@ -152,20 +154,22 @@ def test_foresight_tells_what_a_row_of_passes_does(situation):
     happened: Counter = Counter()
     left, waiting = list(versions), list(uploads)
     for moment in range(now, last + 1, step):
-        plan = [entry for entry in decide("k", left, waiting, rule_set, terms, now_ns=moment) if entry.hold is None]
+        plan = [
+            entry for entry in decide("k", left, waiting, rule_set, bucket_context, now_ns=moment) if entry.hold is None
+        ]
         happened.update((moment, entry.effect, entry.action_id) for entry in plan)
         aborted = {entry.upload_id for entry in plan if entry.upload_id}
         waiting = [upload for upload in waiting if upload.upload_id not in aborted]
         here = {found_version.version_id for found_version in left}
         left = in_order(
-            left, [entry for entry in plan if not entry.upload_id and entry.version_id in here], terms, moment
+            left, [entry for entry in plan if not entry.upload_id and entry.version_id in here], bucket_context, moment
         )
     assert foreseen == happened
 
 
-def in_order(versions, plan, terms, moment):
+def in_order(versions, plan, bucket_context, moment):
     """An earlier action of the same pass may have removed what a later one is about."""
     for entry in plan:
         if any(found.version_id == entry.version_id for found in versions):
-            versions = applied(versions, [entry], terms, moment)
+            versions = applied(versions, [entry], bucket_context, moment)
     return versions

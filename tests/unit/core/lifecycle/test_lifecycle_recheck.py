@@ -153,12 +153,12 @@ def is_unique(rule_set):
 @given(situations(), rule_sets())
 def test_a_task_is_stale_exactly_if_its_action_is_no_longer_due(situation, found_later):
     """The reference is the assessment that plans are made of."""
-    versions, uploads, planned_with, terms, now_ns = situation
+    versions, uploads, planned_with, bucket_context, now_ns = situation
     assume(is_unique(planned_with) and is_unique(found_later))
     subjects = dict(zip([entry.version_id for entry in versions], subjects_of(versions), strict=True))
     subjects |= {upload.upload_id: of_upload(upload) for upload in uploads}
     by_id = {entry.version_id: entry for entry in versions}
-    for planned in decide("k", versions, uploads, planned_with, terms, now_ns=now_ns):
+    for planned in decide("k", versions, uploads, planned_with, bucket_context, now_ns=now_ns):
         if planned.kind.is_transition:
             continue
         found = None if planned.upload_id else by_id[planned.version_id]
@@ -166,8 +166,8 @@ def test_a_task_is_stale_exactly_if_its_action_is_no_longer_due(situation, found
         task = task_of(planned, versions, uploads)
         seen = Seen(found.tags if found is not None else (), subject.index)
         for rule_set in (planned_with, found_later):
-            around = EvaluationContext("k", versions, rule_set.minimum, terms, now_ns)
+            around = EvaluationContext("k", versions, rule_set.minimum, bucket_context, now_ns)
             pairs = [pair for pair in rule_set.active() if pair.id == task.action_id]
             holds = any(assess(around, pair, subject, found).is_due(now_ns) for pair in pairs)
-            stale = standing(rule_set, terms.day_seconds).why_stale(task, now_ns=now_ns, seen=seen)
+            stale = standing(rule_set, bucket_context.day_seconds).why_stale(task, now_ns=now_ns, seen=seen)
             assert (stale is None) == holds, (stale, task)

@@ -9,7 +9,7 @@ from lifecycle_place import LifecyclePlace
 
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.lifecycle.buckets.bucket_context import bucket_context
+from tidegate.lifecycle.buckets.bucket_context import context_of
 from tidegate.lifecycle.buckets.time_scale import (
     DEMO_DAY,
     DEMO_POOL,
@@ -68,8 +68,16 @@ def test_the_log_says_that_the_demo_is_on(place: LifecyclePlace, caplog: pytest.
 
 def test_terms_are_those_of_the_settings() -> None:
     settings = LifecycleSettings(minimum_transition_bytes=0, storage_classes=("A",))
-    terms = bucket_context(settings, Versioning.ENABLED, 7, keeps_null_markers=True)
-    assert (terms.versioning, terms.day_seconds, terms.minimum_transition_bytes) == (Versioning.ENABLED, 7, 0)
-    assert (terms.classes, terms.transitions_act, terms.keeps_null_markers) == (("A",), False, True)
-    ordinary = bucket_context(ORDINARY, Versioning.OFF, 1, keeps_null_markers=False)
+    bucket_context = context_of(settings, Versioning.ENABLED, 7, keeps_null_markers=True)
+    assert (bucket_context.versioning, bucket_context.day_seconds, bucket_context.minimum_transition_bytes) == (
+        Versioning.ENABLED,
+        7,
+        0,
+    )
+    assert (bucket_context.classes, bucket_context.transitions_act, bucket_context.keeps_null_markers) == (
+        ("A",),
+        False,
+        True,
+    )
+    ordinary = context_of(ORDINARY, Versioning.OFF, 1, keeps_null_markers=False)
     assert (ordinary.minimum_transition_bytes, ordinary.keeps_null_markers) == (SMALL_OBJECT_BYTES, False)

@@ -171,11 +171,11 @@ def test_the_store_is_asked_for_the_versioning_of_a_bucket_once(place: Lifecycle
     uid = place.bucket("photos", rule_set(DAYS)).uid
     store.state = Versioning.SUSPENDED
     first = known(place)
-    assert (first.terms.versioning, first.known_since_ns) == (Versioning.SUSPENDED, NOW)
+    assert (first.bucket_context.versioning, first.known_since_ns) == (Versioning.SUSPENDED, NOW)
     store.state = Versioning.OFF
-    assert known(place, now=NOW + 1).terms.versioning is Versioning.SUSPENDED
+    assert known(place, now=NOW + 1).bucket_context.versioning is Versioning.SUSPENDED
     place.tables.put(BucketState.PREFIX + uid, BucketState("Enabled").to_json())
-    assert known(place).terms.versioning is Versioning.ENABLED
+    assert known(place).bucket_context.versioning is Versioning.ENABLED
 
 
 def test_a_bucket_whose_pool_is_gone_is_a_problem_of_its_own(place: LifecyclePlace) -> None:

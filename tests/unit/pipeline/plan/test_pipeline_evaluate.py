@@ -19,24 +19,24 @@ KEY = "k"
 
 @pytest.fixture(scope="module")
 def cases():
-    """(uid, versions, uploads, rule set, terms), each a bucket of its own."""
+    """(uid, versions, uploads, rule set, bucket_context), each a bucket of its own."""
     return [
-        (f"uid{number}", versions, uploads, rule_set, terms)
-        for number, (versions, uploads, rule_set, terms, _) in enumerate(generated(situations(), CASES))
+        (f"uid{number}", versions, uploads, rule_set, bucket_context)
+        for number, (versions, uploads, rule_set, bucket_context, _) in enumerate(generated(situations(), CASES))
     ]
 
 
 @pytest.mark.parametrize("now_ns", PRESENTS)
 def test_the_plan_of_listed_versions_agrees_with_the_core(spark, cases, now_ns):
-    buckets = [RuledBucket(uid, rule_set, terms) for uid, _, _, rule_set, terms in cases]
+    buckets = [RuledBucket(uid, rule_set, bucket_context) for uid, _, _, rule_set, bucket_context in cases]
     versions = versions_frame(spark, [(uid, KEY, versions) for uid, versions, *_ in cases])
     uploads = uploads_frame(spark, [(uid, KEY, uploads) for uid, _, uploads, *_ in cases])
     subjects = placed(versions, [F.col("sequence")], most_newer=most_newer(buckets))
     plan = evaluate(subjects.unionByName(of_uploads(uploads)), actions_frame(spark, buckets, now_ns=now_ns))
     expected = [
         entry
-        for uid, versions, uploads, rule_set, terms in cases
-        for entry in of_core(uid, decide(KEY, versions, uploads, rule_set, terms, now_ns=now_ns))
+        for uid, versions, uploads, rule_set, bucket_context in cases
+        for entry in of_core(uid, decide(KEY, versions, uploads, rule_set, bucket_context, now_ns=now_ns))
     ]
     assert len(expected) > CASES / 4
     assert sorted(of_spark(plan), key=str) == sorted(expected, key=str)

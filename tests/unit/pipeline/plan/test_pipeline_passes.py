@@ -105,7 +105,7 @@ class Tags:
 def judged(life, now_ns):
     """What the listing engine plans for what the bucket holds."""
     versions, uploads = life.held()
-    judge = ListingEvaluator(Tags(versions), "b", life.rules, life.terms, locks=False, now_ns=now_ns)
+    judge = ListingEvaluator(Tags(versions), "b", life.rules, life.bucket_context, locks=False, now_ns=now_ns)
     _, plan = judge.judge(life.key, [listed_version(life, *numbered) for numbered in enumerate(versions)])
     open_uploads = [ListedUpload(life.key, upload.upload_id, 0.0, text(upload.created_ns)) for upload in uploads]
     return [*plan, *judge.judge_uploads(life.key, open_uploads)]

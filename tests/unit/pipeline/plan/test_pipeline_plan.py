@@ -28,7 +28,7 @@ RULES = RuleSet(
         Rule("uploads", True, Filter(), (Action(ActionKind.ABORT_INCOMPLETE_MULTIPART_UPLOAD, days=1),)),
     )
 )
-TERMS = BucketContext(Versioning.ENABLED, day_seconds=10)
+BUCKET_CONTEXT = BucketContext(Versioning.ENABLED, day_seconds=10)
 KEYS = ["plain", "a:b\nc", "😀/é", '"\\', "x" * 1024]
 NOW = MIDNIGHT + 11 * 10**9
 VERSION = Version("v1", MIDNIGHT, size=0, etag="e1")
@@ -41,7 +41,7 @@ def plan(spark):
     versions = [("uid", key, [VERSION]) for key in KEYS] + [("uid", "held", [HELD])]
     subjects = version_roles.alone(versions_frame(spark, versions).drop("sequence"))
     subjects = subjects.unionByName(version_roles.of_uploads(uploads_frame(spark, [("uid", "up", [UPLOAD])])))
-    return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, TERMS)], now_ns=NOW))
+    return evaluate(subjects, actions_frame(spark, [RuledBucket("uid", RULES, BUCKET_CONTEXT)], now_ns=NOW))
 
 
 def expected():
@@ -49,11 +49,11 @@ def expected():
     of_versions = [
         ObjectTask.of(planned, **common, created_ns=VERSION.created_ns, etag="e1", size=0)
         for key in KEYS
-        for planned in decide(key, [VERSION], [], RULES, TERMS, now_ns=NOW)
+        for planned in decide(key, [VERSION], [], RULES, BUCKET_CONTEXT, now_ns=NOW)
     ]
     of_uploads = [
         ObjectTask.of(planned, **common, created_ns=UPLOAD.created_ns)
-        for planned in decide("up", [], [UPLOAD], RULES, TERMS, now_ns=NOW)
+        for planned in decide("up", [], [UPLOAD], RULES, BUCKET_CONTEXT, now_ns=NOW)
     ]
     return of_versions + of_uploads
 
@@ -94,9 +94,9 @@ def test_what_takes_long_is_handed_over_by_the_executors_and_published_once(spar
         topics.create(topic, 4)
     moves = Action(ActionKind.TRANSITION_DAYS, days=1, storage_class="GLACIER")
     rules = RuleSet((Rule("r", True, Filter(), (moves,)),))
-    terms = replace(TERMS, minimum_transition_bytes=0)
+    bucket_context = replace(BUCKET_CONTEXT, minimum_transition_bytes=0)
     versions = versions_frame(spark, [("uid", key, [VERSION]) for key in KEYS]).drop("sequence")
-    bucket = RuledBucket("uid", rules, terms)
+    bucket = RuledBucket("uid", rules, bucket_context)
     plan = evaluate(version_roles.alone(versions), actions_frame(spark, [bucket], now_ns=NOW))
     plan.write.parquet(str(tmp_path / "plan"))
     for pass_id in ("pass-1", "pass-2"):

@@ -40,8 +40,8 @@ def log(spark, tmp_path_factory):
 
 
 def bucket(uid, *actions, versioning=Versioning.OFF, scoped=None, complete=True):
-    terms = BucketContext(versioning, transitions_act=False)
-    return RuledBucket(uid, rules(rule(*actions)), terms, scoped, complete)
+    bucket_context = BucketContext(versioning, transitions_act=False)
+    return RuledBucket(uid, rules(rule(*actions)), bucket_context, scoped, complete)
 
 
 def place(uid):

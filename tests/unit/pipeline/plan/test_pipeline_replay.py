@@ -29,13 +29,13 @@ FRONTIERS = (1, 3600 * SECOND, DAY // 2, DAY, 2 * DAY, 3 * DAY, 30 * DAY)
 
 @pytest.fixture(scope="module")
 def cases(ruled_histories):
-    """(uid, key, events, rule set, terms, frontier). Every other history is moved by whole days to end just now."""
+    """(uid, key, events, rule set, context, frontier). Every other history is moved by whole days to end just now."""
     found = []
-    for number, (uid, key, events, rule_set, terms) in enumerate(ruled_histories):
+    for number, (uid, key, events, rule_set, bucket_context) in enumerate(ruled_histories):
         last_ns = max((event.ts_ns for event in events), default=UNTIL)
         days = (UNTIL - last_ns) // DAY if number % 2 else 0
         moved = tuple(amended(event, ts_ns=event.ts_ns + days * DAY) for event in events)
-        found.append((uid, key, moved, rule_set, terms, UNTIL - FRONTIERS[number // 2 % len(FRONTIERS)]))
+        found.append((uid, key, moved, rule_set, bucket_context, UNTIL - FRONTIERS[number // 2 % len(FRONTIERS)]))
     return found
 
 
@@ -48,25 +48,27 @@ def log(spark, cases, tmp_path_factory):
     opened.close()
 
 
-def replayed_pairs(rule_set, terms):
-    return partition(rule_set, day_seconds=terms.day_seconds).replay
+def replayed_pairs(rule_set, bucket_context):
+    return partition(rule_set, day_seconds=bucket_context.day_seconds).replay
 
 
-def expected_plan(key, events, rule_set, terms, after_ns):
+def expected_plan(key, events, rule_set, bucket_context, after_ns):
     """What the core plans, by all rules, for versions of which a replayed action became due after the frontier."""
     versions, uploads = fold(events)
-    plan = decide(key, versions, uploads, rule_set, terms, now_ns=UNTIL)
+    plan = decide(key, versions, uploads, rule_set, bucket_context, now_ns=UNTIL)
     new = set()
-    for pair in replayed_pairs(rule_set, terms):
+    for pair in replayed_pairs(rule_set, bucket_context):
         only = RuleSet((replace(pair.rule, actions=(pair.action,)),), rule_set.minimum)
-        for entry in decide(key, versions, uploads, only, terms, now_ns=UNTIL):
+        for entry in decide(key, versions, uploads, only, bucket_context, now_ns=UNTIL):
             if entry.became_due_ns > after_ns:
                 new.add((entry.version_id, entry.upload_id))
     return [entry for entry in plan if (entry.version_id, entry.upload_id) in new]
 
 
-def frontier(uid, key, rule_set, terms, after_ns, **bucket):
-    ruled = RuledBucket(uid, rule_set, terms, tuple(map(ScopedAction, replayed_pairs(rule_set, terms))), **bucket)
+def frontier(uid, key, rule_set, bucket_context, after_ns, **bucket):
+    ruled = RuledBucket(
+        uid, rule_set, bucket_context, tuple(map(ScopedAction, replayed_pairs(rule_set, bucket_context))), **bucket
+    )
     return Frontier(ruled, {shard("b", key): after_ns})
 
 
@@ -85,9 +87,9 @@ def test_the_replay_of_generated_histories_is_the_cores_plan_of_what_became_due(
     monkeypatch.setattr(replaying, "_MOST_TO_SEND", most)
     found, unsure = replayed(spark, log, [frontier(uid, key, *given) for uid, key, _, *given in cases])
     expected = []
-    for uid, key, events, rule_set, terms, after_ns in cases:
-        plan = expected_plan(key, events, rule_set, terms, after_ns)
-        expected += of_core(uid, [version_of(entry, terms) for entry in plan])
+    for uid, key, events, rule_set, bucket_context, after_ns in cases:
+        plan = expected_plan(key, events, rule_set, bucket_context, after_ns)
+        expected += of_core(uid, [version_of(entry, bucket_context) for entry in plan])
     assert len(expected) > len(cases) / 10
     assert sorted(found, key=str) == sorted(expected, key=str)
     assert unsure == set()
@@ -134,16 +136,16 @@ LATE = {
 
 def test_what_an_event_made_match_late_is_found_though_its_days_were_over_long_before(spark, tmp_path):
     log = Log(spark, tmp_path)
-    terms = {name: BucketContext(versioning, day_seconds=43_200) for name, (_, _, versioning) in LATE.items()}
+    contexts = {name: BucketContext(versioning, day_seconds=43_200) for name, (_, _, versioning) in LATE.items()}
     expected, frontiers = [], []
     for name, (events, rule, _) in LATE.items():
         named = [amended(event, bucket_uid=name, key=name) for event in events]
         log.append(*named)
-        given = (RuleSet((rule,)), terms[name], RECENT - 1)
+        given = (RuleSet((rule,)), contexts[name], RECENT - 1)
         frontiers.append(frontier(name, name, *given))
         plan = expected_plan(name, named, *given)
         assert RECENT in [entry.became_due_ns for entry in plan], name
-        expected += of_core(name, [version_of(entry, terms[name]) for entry in plan])
+        expected += of_core(name, [version_of(entry, contexts[name]) for entry in plan])
     log.land()
     found, _ = replayed(spark, log, frontiers)
     log.close()
@@ -161,8 +163,8 @@ def test_keys_of_which_the_log_may_not_know_all_versions_are_named_and_not_plann
 
 def test_shards_that_are_not_replayed_and_other_buckets_plan_nothing(spark, log, cases):
     elsewhere = [
-        Frontier(RuledBucket(uid, rule_set, terms), {(shard("b", key) + 1) % 16: after_ns})
-        for uid, key, _, rule_set, terms, after_ns in cases[:100]
+        Frontier(RuledBucket(uid, rule_set, bucket_context), {(shard("b", key) + 1) % 16: after_ns})
+        for uid, key, _, rule_set, bucket_context, after_ns in cases[:100]
     ]
     assert replayed(spark, log, elsewhere) == ([], set())
 
