@@ -151,7 +151,10 @@ class Track:
             time.sleep(0.05)
         actor = Actor(self._store, batch[0].place.name, now_ns=time.time_ns(), pause=lambda seconds: True)
 
+        begin = self._chance.uniform(0, _LONGEST_PAUSE)  # so that now the delete comes first, now a rewrite
+
         def delete() -> None:
+            time.sleep(begin)
             results = actor.act([Assignment(race.task()) for race in batch])
             self.outcomes.update(result.outcome for result in results)
 

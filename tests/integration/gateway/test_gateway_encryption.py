@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from places import Place
+from raw_http import until
 from replayed import all_events, left_open
 from replayed_events import Version, replay
 
@@ -29,7 +30,7 @@ def bucket(place: Place, fresh_name: Callable[[str], str], request: pytest.Fixtu
 
 def logged(place: Place, bucket: str) -> dict[str, Version]:
     """What the metadata log says that the bucket holds; nothing is left in doubt."""
-    assert not [intent for intent in left_open(place.service) if intent.bucket == bucket]
+    until(lambda: not [intent for intent in left_open(place.service) if intent.bucket == bucket])
     return replay(all_events(place.service))[bucket].objects()
 
 

@@ -45,7 +45,7 @@ class Life:
         self.landed = 0
 
     @property
-    def terms(self):
+    def bucket_context(self):
         return BucketContext(self.writer.state, day_seconds=self.day_seconds, transitions_act=False)
 
     def write_until(self, now_ns, since_ns):
