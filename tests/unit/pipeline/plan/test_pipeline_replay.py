@@ -29,11 +29,12 @@ FRONTIERS = (1, 3600 * SECOND, DAY // 2, DAY, 2 * DAY, 3 * DAY, 30 * DAY)
 
 @pytest.fixture(scope="module")
 def cases(ruled_histories):
-    """(uid, key, events, rule set, context, frontier). Every other history is moved by whole days to end just now."""
+    """(uid, key, events, rule set, context, frontier). Every other history, and one that would end in
+    the future, is moved by whole days to end just now."""
     found = []
     for number, (uid, key, events, rule_set, bucket_context) in enumerate(ruled_histories):
         last_ns = max((event.ts_ns for event in events), default=UNTIL)
-        days = (UNTIL - last_ns) // DAY if number % 2 else 0
+        days = (UNTIL - last_ns) // DAY if number % 2 or last_ns > UNTIL else 0
         moved = tuple(amended(event, ts_ns=event.ts_ns + days * DAY) for event in events)
         found.append((uid, key, moved, rule_set, bucket_context, UNTIL - FRONTIERS[number // 2 % len(FRONTIERS)]))
     return found
