@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlite_rows import rows
 
 from tidegate.adapters import sqlite_groups
 from tidegate.adapters.file_topics import FileTopics
@@ -14,14 +14,6 @@ from tidegate.adapters.member_leases import MOST_MEMBERS, Member, MemberLeases
 from tidegate.adapters.sqlite import Database
 from tidegate.core.errors import Unavailable
 from tidegate.ports import Record
-
-
-def rows(path: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def test_finished_group_leaves_no_rows_behind(tmp_path: Path) -> None:

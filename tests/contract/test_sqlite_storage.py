@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 from full_disk import needs_small_disk, run_on_small_disk
+from sqlite_rows import rows
 
 from tidegate.adapters.sqlite import Database
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.errors import Unavailable
 
 SCHEMA = "CREATE TABLE t (x);"
-
-
-def rows(path: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def test_every_commit_is_synced_in_write_ahead_mode(tmp_path: Path) -> None:

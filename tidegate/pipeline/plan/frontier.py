@@ -1,4 +1,4 @@
-"""Which events can have made something due since the last pass: the stretch of time that each rule crossed.
+"""Which events can have made something due since the last pass: the window of time that each rule asks for.
 
 A rule of D days finds its objects among the events of a stretch that lies D days back, and looks at nothing else.
 Beside that, an event of the stretch itself counts where it can make a rule match late: a tag that was set, a version
@@ -34,7 +34,7 @@ _IS_CANDIDATE = f"""
     AND {_IS_AMONG}
     AND startswith(key, prefix)
     AND (NOT nulls_only OR operation NOT IN {_STARTS} OR {IS_NULL})"""
-_CROSSING_SCHEMA = pa.schema(
+_WINDOW_SCHEMA = pa.schema(
     [
         ("bucket_uid", pa.string()),
         ("bucket_day", pa.int64()),
@@ -95,7 +95,7 @@ def due_windows(frontiers: Sequence[Frontier], until_ns: int) -> list[DueWindow]
         window
         for frontier in frontiers
         for after_ns, shards in frontier.stretches().items()
-        for window in _crossed(frontier.bucket, shards, after_ns, until_ns)
+        for window in _windows_of(frontier.bucket, shards, after_ns, until_ns)
         if window.shards and window.first_ns <= window.last_ns
     ]
 
@@ -112,7 +112,7 @@ def spans(found: Sequence[DueWindow]) -> list[Span]:
 
 
 def window_days(found: Sequence[DueWindow], days: Collection[int]) -> list[WindowDay]:
-    """Which due_windows ask for which of the days (counted from 1970) of which there are events."""
+    """Which windows ask for which of the days (counted from 1970) of which there are events."""
     return [
         (window, day)
         for window in found
@@ -125,15 +125,15 @@ def candidates(
     events: DataFrame, session: SparkSession, met: Sequence[WindowDay], way: Callable[[DueWindow], str]
 ) -> DataFrame:
     """The events that can have made something due, each with the `way` of its window; one may come several times.
-    They meet the due_windows of their bucket and day only."""
-    names = [name for name in _CROSSING_SCHEMA.names if name not in ("bucket_day", "way")]
+    They meet the windows of their bucket and day only."""
+    names = [name for name in _WINDOW_SCHEMA.names if name not in ("bucket_day", "way")]
     rows = [
         {name: getattr(window, name) for name in names}
         | {"bucket_day": bucket_day(window.bucket_uid, day), "way": way(window)}
         for window, day in met
     ]
-    crossed = session.createDataFrame(pa.Table.from_pylist(rows, schema=_CROSSING_SCHEMA))
-    joined = events.join(F.broadcast(crossed), ["bucket_day", "bucket_uid"])
+    windows = session.createDataFrame(pa.Table.from_pylist(rows, schema=_WINDOW_SCHEMA))
+    joined = events.join(F.broadcast(windows), ["bucket_day", "bucket_uid"])
     return joined.where(_IS_CANDIDATE).select(*events.columns, "way")
 
 
@@ -149,7 +149,7 @@ def newly_due(plan: DataFrame, session: SparkSession, frontiers: Sequence[Fronti
     return joined.where(f"newest_due_ns > after_ns AND {_IS_AMONG}").select(*plan.columns)
 
 
-def _crossed(bucket: RuledBucket, shards: int, after_ns: int, until_ns: int) -> Iterator[DueWindow]:
+def _windows_of(bucket: RuledBucket, shards: int, after_ns: int, until_ns: int) -> Iterator[DueWindow]:
     # Due times are rounded up to midnights: those after a moment are those after the midnight before it.
     step_ns = NS_PER_DAY if bucket.bucket_context.day_seconds == REAL_DAY_SECONDS else 1
     reached_ns, end_ns = after_ns // step_ns * step_ns, until_ns // step_ns * step_ns
