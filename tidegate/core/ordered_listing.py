@@ -374,6 +374,8 @@ class _Walk:
             in_order = yield from self._without_ghosts(in_order)
         put_off = frozenset(folders)
         for name in in_order:
+            if name <= self._told:  # it is in a folder that was told as a whole just now
+                continue
             if name in put_off and not self._rolled:
                 yield from list_in_order(self._order, name, limit=self._limit)
                 self._told = name + PAST

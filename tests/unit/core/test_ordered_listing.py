@@ -51,6 +51,11 @@ def test_versioned_keys_come_in_the_order_of_their_bytes(
     assert found == sorted(key for key in keys if key > after)
 
 
+def test_a_folder_that_was_told_as_a_whole_is_not_told_again_after_a_folder_in_it() -> None:
+    order, keys = StoreOrder(has_versions=True, cuts_sorted=True), {"0", "0/.-", "0/0", "0/0/0"}
+    assert names(DirectoryStore(keys, order=order), list_in_order(order, "", limit=2)) == sorted(keys)
+
+
 @given(st.data(), KEYS, LIMIT, st.sets(KEY.map(lambda key: key + "/"), max_size=5))
 def test_folders_are_rolled_up_in_their_place_and_empty_ones_are_left_out(
     data: st.DataObject, keys: set[str], limit: int, ghosts: set[str]
