@@ -17,6 +17,7 @@ from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.lifecycle.due import SECOND_NS
 from tidegate.pipeline.column_types import arrow_schema
 from tidegate.pipeline.log.event_columns import STAGED_SCHEMA, converted
+from tidegate.pipeline.log.few_events import write_events
 from tidegate.pipeline.log.log_table import LogTable, write_by_day
 from tidegate.pipeline.log.manifest import DataFile, Manifest, RejectedFile
 from tidegate.ports import Message, Topics
@@ -25,8 +26,9 @@ from tidegate.ports import Message, Topics
 _READ_RECORDS = 20_000
 _COMMIT_RECORDS = 1_000_000
 _ROWS_PER_TASK = 250_000
-# So few are converted and written by one task, which spares Spark the exchange of rows between two.
-_ROWS_OF_ONE_TASK = 50_000
+# So few are converted here, without a job of Spark's; where one of them may be no event, by one task of Spark, which
+# spares it the exchange of rows between two.
+_FEW_ROWS = 50_000
 _STAGED = arrow_schema(STAGED_SCHEMA)
 
 Bounds = Sequence[tuple[int, int]]
@@ -136,12 +138,13 @@ def _added(
     rejected: list[RejectedFile] = []
     if rows:
         written = table.fresh_work("landed")
-        events = converted(session.read.schema(STAGED_SCHEMA).parquet(str(staged)))
-        if rows <= _ROWS_OF_ONE_TASK:
-            events = events.coalesce(1)
-        else:
-            events = events.repartition(1 + rows // _ROWS_PER_TASK, "bucket_day")
-        write_by_day(events, written)
+        if rows > _FEW_ROWS or not write_events(sorted(staged.glob("*.parquet")), written):
+            events = converted(session.read.schema(STAGED_SCHEMA).parquet(str(staged)))
+            if rows <= _FEW_ROWS:
+                events = events.coalesce(1)
+            else:
+                events = events.repartition(1 + rows // _ROWS_PER_TASK, "bucket_day")
+            write_by_day(events, written)
         files, rejected = table.take_in(written)
     added = sum(file.rows for file in files) + sum(file.rows for file in rejected)
     if added != rows:

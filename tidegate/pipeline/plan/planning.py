@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.errors import Unavailable
@@ -28,6 +31,8 @@ from tidegate.pipeline.walk.walk_plans import Trouble, Walked
 
 __all__ = ["BucketPlan", "Replayed", "Walked", "last_changes", "make_plan"]
 
+# Of a plan, by bucket, kind and reason to wait.
+_Counts = dict[str, Any]
 _LISTED = "_listed"
 _IDENTITY = ["bucket_uid", "key", "version_id", "upload_id"]
 
@@ -126,11 +131,9 @@ class _Maker:
         plan.write.mode("append").option("compression", "zstd").parquet(str(self._folder))
 
     def summary(self, uids: Iterable[str]) -> dict[str, BucketPlan]:
-        plan = read_plan(self._session, self._folder)
-        counted = [] if plan is None else _counted(plan).collect()
-        by_uid: dict[str, list[Row]] = {uid: [] for uid in uids}
-        for row in counted:
-            by_uid[row["bucket_uid"]].append(row)
+        by_uid: dict[str, list[_Counts]] = {uid: [] for uid in uids}
+        for counts in _counted(self._folder):
+            by_uid[counts["bucket_uid"]].append(counts)
         return {uid: _bucket_plan(rows, self._trouble(uid)) for uid, rows in by_uid.items()}
 
     def _trouble(self, uid: str) -> Trouble:
@@ -156,12 +159,23 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _counted(plan: DataFrame) -> DataFrame:
-    size = F.coalesce(F.sum("size"), F.lit(0))
-    return plan.groupBy("bucket_uid", "kind", "hold").agg(F.count("*").alias("actions"), size.alias("bytes"))
+def _counted(folder: Path) -> list[_Counts]:
+    """The actions and bytes of each bucket, kind and reason to wait, batch by batch from the plan's files: a job of
+    Spark's would cost more than reading four columns does."""
+    names = ["bucket_uid", "kind", "hold"]
+    parts = [
+        pa.Table.from_batches([batch]).group_by(names).aggregate([("kind", "count"), ("size", "sum")])
+        for file in sorted(folder.glob("*.parquet"))
+        for batch in pq.ParquetFile(file).iter_batches(columns=[*names, "size"])
+    ]
+    if not parts:
+        return []
+    sums = pa.concat_tables(parts).group_by(names).aggregate([("kind_count", "sum"), ("size_sum", "sum")])
+    found: list[_Counts] = sums.rename_columns([*names, "actions", "bytes"]).to_pylist()
+    return found
 
 
-def _bucket_plan(counted: Sequence[Row], trouble: Trouble) -> BucketPlan:
+def _bucket_plan(counted: Sequence[_Counts], trouble: Trouble) -> BucketPlan:
     free = [row for row in counted if row["hold"] is None]
     held: Counter[str] = Counter()
     for row in counted:
@@ -170,7 +184,7 @@ def _bucket_plan(counted: Sequence[Row], trouble: Trouble) -> BucketPlan:
     return BucketPlan(
         planned={row["kind"]: row["actions"] for row in free},
         held=dict(held),
-        bytes=sum(row["bytes"] for row in free),
+        bytes=sum(row["bytes"] or 0 for row in free),
         unresolved_keys=trouble.unresolved_keys,
         problem=trouble.problem,
     )

@@ -17,8 +17,11 @@ from tidegate.pipeline.log.event_columns import NS_PER_DAY
 ODD_KEYS = ["a:b", "line\nbreak", "a/b/c", "sp ace+%2F", "é", "😀", "\u0000x", '"quoted\\"', "x" * 1024, "\u2028", ""]
 
 
-@pytest.fixture
-def log(spark, tmp_path):
+@pytest.fixture(params=["without a job", "by Spark"])
+def log(spark, tmp_path, monkeypatch, request):
+    """What is landed is the same either way."""
+    if request.param == "by Spark":
+        monkeypatch.setattr(landing, "_FEW_ROWS", 0)
     opened = Log(spark, tmp_path)
     yield opened
     opened.close()
@@ -105,14 +108,38 @@ def test_before_each_commit_it_is_told_how_old_the_events_of_each_bucket_are(log
     assert len(told) == 4, "nothing was landed"
 
 
-@pytest.mark.parametrize("rows_of_one_task", [0, 10])
-def test_many_small_commits_land_the_same_as_one(log, monkeypatch, rows_of_one_task):
-    """By one task each, and by several: 17 records, and the last 6."""
-    monkeypatch.setattr(landing, "_ROWS_OF_ONE_TASK", rows_of_one_task)
+@pytest.mark.parametrize("few_rows", [0, 10])
+def test_many_small_commits_land_the_same_as_one(log, monkeypatch, few_rows):
+    """By several tasks each, and without a job: 17 records, and the last 6."""
+    monkeypatch.setattr(landing, "_FEW_ROWS", few_rows)
     monkeypatch.setattr(landing, "_ROWS_PER_TASK", 8)
     log.append(*(put(number) for number in range(40)))
     assert log.land(commit_records=17).events == 40
     assert log.sizes() == list(range(40))
+
+
+def test_both_ways_land_the_same_rows(spark, tmp_path, monkeypatch):
+    tags = (("team", "a=b"), ("ключ", ""))
+    events = [put(number, key=key, tags=tags) for number, key in enumerate(ODD_KEYS)]
+    events += [replace(put(1), size=None, ts_ns=ts_ns) for ts_ns in (0, -1, MIDNIGHT - 1, MIDNIGHT, 2**62)]
+    events += [replace(put(2), operation=kind, attributes=(("versioning", "Enabled"),)) for kind in EventKind]
+    raw = [
+        b'{"ts_ns":1,"ts_ns":2,"operation":"put","pool":"p","bucket":"b","bucket_uid":"u","unknown":[1]}',
+        b'{"ts_ns":3,"operation":"put","pool":"p","bucket":"b","bucket_uid":"u","key":"\\ud83d\\ude00"}',
+    ]
+    landed = []
+    for few_rows in (0, 50_000):
+        monkeypatch.setattr(landing, "_FEW_ROWS", few_rows)
+        data = tmp_path / str(few_rows)
+        data.mkdir()
+        log = Log(spark, data)
+        log.append(*events)
+        log.append_raw(*((f"b/{number}", value) for number, value in enumerate(raw)))
+        log.land()
+        landed.append(sorted(map(str, log.rows())))
+        log.close()
+    assert landed[0] == landed[1]
+    assert len(landed[0]) == len(events) + len(raw)
 
 
 def test_records_that_are_no_events_are_set_aside_as_they_were_and_stop_nothing(log):
