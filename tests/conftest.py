@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis
 import pytest
 from running_service import PoolKey, RunningService
+from second_store import SecondStore
 from spreading import Spreading, begin_with_the_longest
 
 MakeService = Callable[..., RunningService]
@@ -66,6 +67,31 @@ def service(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) 
         yield running.start()
     finally:
         running.end()
+
+
+@pytest.fixture(scope="session")
+def second_store(_clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondStore]:
+    """One bare SeaweedFS for all tests of the session: use prefixes or buckets of your own, and let it run."""
+    store = SecondStore(tmp_path_factory.mktemp("second-store"))
+    try:
+        yield store.start()
+    finally:
+        store.stop()
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Iterator[Callable[..., SecondStore]]:
+    """`make_store()` starts a bare SeaweedFS of the test's own, which it may stop and start; ended after it."""
+    started: list[SecondStore] = []
+
+    def make(**options: Any) -> SecondStore:
+        store = SecondStore(tmp_path / f"store{len(started)}", **options)
+        started.append(store)
+        return store.start()
+
+    yield make
+    for store in started:
+        store.stop()
 
 
 @pytest.fixture

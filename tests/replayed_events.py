@@ -67,6 +67,8 @@ def _apply(bucket: ReplayedBucket, event: Event) -> None:
             _remove(bucket, event.key, event.version_id or NULL_VERSION)
         case EventKind.TAGGING:
             _tag(bucket, event)
+        case EventKind.MOVED:
+            _move(bucket, event)
         case EventKind.UPLOAD_STARTED:
             bucket.uploads[event.upload_id] = event.key
         case EventKind.UPLOAD_ABORTED:
@@ -106,3 +108,11 @@ def _tag(bucket: ReplayedBucket, event: Event) -> None:
         if version.version_id == event.version_id or not event.version_id:
             versions[position] = replace(version, tags=event.tags)
             return
+
+
+def _move(bucket: ReplayedBucket, event: Event) -> None:
+    """The version keeps its place and its time. Without an id the null version is meant."""
+    versions = bucket.versions.get(event.key, [])
+    for position, version in enumerate(versions):
+        if version.version_id == (event.version_id or NULL_VERSION):
+            versions[position] = replace(version, storage_class=event.storage_class)

@@ -190,7 +190,8 @@ def words_of(process: Path) -> list[bytes]:
         return []
 
 
-def s3_client(url: str, key: PoolKey | None, *, retries: int = 5, **config: Any) -> Any:
+def s3_client(url: str, key: PoolKey | None, *, retries: int = 5, verify: str | None = None, **config: Any) -> Any:
+    """`verify` is a file with the authorities that are trusted in place of the system's."""
     options: dict[str, Any] = {
         "s3": {"addressing_style": "path"},
         "retries": {"total_max_attempts": retries, "mode": "standard"},
@@ -201,6 +202,7 @@ def s3_client(url: str, key: PoolKey | None, *, retries: int = 5, **config: Any)
         "s3",
         endpoint_url=url,
         region_name="us-east-1",
+        verify=verify,
         aws_access_key_id=key.access_key if key else None,
         aws_secret_access_key=key.secret_key if key else None,
         config=Config(**(options | config)),

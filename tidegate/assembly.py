@@ -12,6 +12,8 @@ from tidegate.ports import Store, Tables, Topics
 
 if TYPE_CHECKING:
     # Workers of Spark that open a store have no use for the settings, which take long to load.
+    from tidegate.adapters.s3_requests import Throttle
+    from tidegate.core.locations import Location
     from tidegate.settings import Settings
 
 TABLES_FILE = "tables.db"
@@ -64,6 +66,22 @@ def embedded_files(settings: Settings, data: Path) -> list[Path]:
     if settings.topics.backend == "files":
         files.append(data / TOPICS_DIRECTORY)
     return files
+
+
+def open_location(location: Location, secret: str, throttle: Throttle | None = None) -> Store:
+    """The objects behind a location, whose certificate is verified."""
+    from tidegate.adapters.s3_endpoint import LOCATION_TIMEOUT_SECONDS, verified_tls
+    from tidegate.adapters.s3_store import S3Store
+
+    return S3Store(
+        location.endpoint,
+        location.access_key,
+        secret,
+        region=location.region,
+        tls=verified_tls(location.ca_file) if location.is_secure else None,
+        timeout=LOCATION_TIMEOUT_SECONDS,
+        throttle=throttle,
+    )
 
 
 def open_store(url: str, access_key: str, secret: str) -> Store:

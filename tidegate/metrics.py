@@ -76,8 +76,8 @@ JOURNAL_SECONDS = Histogram("tidegate_journal_seconds", "Time to append one batc
 # Workers: everything that consumes a topic. How far a group is behind is `tidegate_topic_lag`.
 WORKER_MESSAGES = Counter(
     "tidegate_worker_messages_total",
-    "Messages that workers saw to, by topic, group and result: done, retried, dead-lettered; redelivered counts those "
-    "of them that an earlier process had begun.",
+    "Messages that workers saw to, by topic, group and result: done, retried, dead-lettered, postponed; redelivered "
+    "counts those of them that an earlier process had begun.",
     ["topic", "group", "result"],
 )
 WORKER_BATCH_SECONDS = Histogram(
@@ -151,6 +151,56 @@ LIFECYCLE_CLOCK_PROBLEMS = Gauge(
     "tidegate_s3_lifecycle_clock_problems",
     "Machines that begin no pass because their clock is not believed.",
     multiprocess_mode="livemostrecent",
+)
+
+# Two-phase deletion. The label `data` says where the data lies: in a pool's own `store`, or in a `location`.
+DELETION_SENT = Counter(
+    "tidegate_deletion_sent_total", "Pending deletes sent to the topic (first phase), by where the data lies.", ["data"]
+)
+DELETION_RECEIVED = Counter(
+    "tidegate_deletion_received_total", "Pending deletes that the second phase received, each retry counted."
+)
+DELETION_DELETED = Counter("tidegate_deletion_deleted_total", "Data that was deleted, by where it lay.", ["data"])
+DELETION_FAILED = Counter(
+    "tidegate_deletion_failed_total", "Tries to delete data that failed, by where it lies.", ["data"]
+)
+DELETION_ACKNOWLEDGED = Counter("tidegate_deletion_acknowledged_total", "Pending deletes that were acknowledged.")
+DELETION_MAX_RETRIES = Counter(
+    "tidegate_deletion_max_retries_total", "Pending deletes that failed at their last retry and became dead letters."
+)
+DELETION_NOT_DELETED = Counter(
+    "tidegate_deletion_not_deleted_total",
+    "Pending deletes that ended without a delete and are not tried again, by outcome: in-use, not-matched, not-there, "
+    "incomplete.",
+    ["outcome"],
+)
+
+# Movement.
+MOVEMENT_COPIES = Counter(
+    "tidegate_movement_copies_total",
+    "Copies by location (back: to the pool's own store) and result (copied, changed, gone, refused, failed, retried).",
+    ["location", "result"],
+)
+MOVEMENT_BYTES = Counter("tidegate_movement_bytes_total", "Bytes copied, by location.", ["location"])
+MOVEMENT_SECONDS = Histogram(
+    "tidegate_movement_copy_seconds",
+    "Time that a copy took, by location.",
+    ["location"],
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800, float("inf")),
+)
+MOVEMENT_IN_PROGRESS = Gauge(
+    "tidegate_movement_copies_in_progress", "Copies under way, by location.", ["location"], multiprocess_mode="livesum"
+)
+
+TRASH_KEPT = Counter(
+    "tidegate_trash_kept_total",
+    "Versions kept before they were deleted, by trash location.",
+    ["location"],
+)
+TRASH_UNDELETED = Counter(
+    "tidegate_trash_undeleted_total",
+    "Versions that were to be brought back from the trash, by outcome (restored, kept, gone, failed).",
+    ["outcome"],
 )
 
 # Pools, gateways and topics, as the tables show them when the metrics are asked for.

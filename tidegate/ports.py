@@ -7,18 +7,24 @@ use a thread. Every object here may be shared by threads unless it says otherwis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import UploadPage, VersionPage
+from tidegate.core.placements import Placement
 from tidegate.core.xml import DeleteEntry, DeleteResult
 
 
 class Tables(Protocol):
     """Small records by key: any non-empty text to any text, ordered by the key's UTF-8 bytes."""
+
+    # Whether reading a few entries takes less time than handing the call to another thread: nothing is asked over a
+    # network, and nobody who writes is waited for.
+    reads_at_once: bool
 
     def get(self, key: str) -> str | None: ...
 
@@ -35,6 +41,9 @@ class Tables(Protocol):
 
     def delete(self, key: str) -> bool:
         """True if there was a live entry."""
+
+    def change(self, entries: Mapping[str, str | None]) -> None:
+        """Sets each key to its value, without an expiry, or removes it where that is None: all of them in one step."""
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         """At most `limit` live (key, value) pairs in key order, keys beginning with `prefix`
@@ -67,6 +76,15 @@ class Message:
     attempt: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a group has come in a topic. `reached` is per partition the offset before which the group needs no
+    message of the topic any more; `retrying` are the messages that wait for a retry, which are kept elsewhere."""
+
+    reached: tuple[int, ...]
+    retrying: int
+
+
 class Consumer(Protocol):
     """One member of a consumer group. Not for sharing between threads.
 
@@ -88,6 +106,11 @@ class Consumer(Protocol):
     def dead_letter(self, message: Message, reason: str) -> None:
         """Moves it to the topic `<topic>.dead-letters`, as JSON with key, base64 value, reason,
         attempt, group and origin."""
+
+    def renew(self) -> None:
+        """Says that this member is still at work on what it polled. Called more often than the lease is long, it lets a
+        message take as long as it needs: nothing is delivered, and what is in flight goes to nobody else, unless the
+        members of the group change."""
 
     def close(self) -> None: ...
 
@@ -114,6 +137,8 @@ class Topics(Protocol):
     def lag(self, topic: str, group: str) -> int:
         """Messages the group has not finished: uncommitted ones and those that wait for a retry."""
 
+    def progress(self, topic: str, group: str) -> GroupProgress: ...
+
     def read(self, topic: str, partition: int, offset: int, limit: int) -> list[Message]:
         """Messages from `offset` on, without any group. Fewer than `limit` means the end."""
 
@@ -135,6 +160,46 @@ class Look:
     size: int
     retained_until_ns: int | None = None
     legal_hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """What a store shows of an object: its headers, their names in lower case."""
+
+    headers: Mapping[str, str]
+
+    @property
+    def etag(self) -> str:
+        return self.headers.get("etag", "").strip('"')
+
+    @property
+    def size(self) -> int:
+        return int(self.headers.get("content-length") or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStream:
+    """An object that is being read; `chunks` gives its data by pieces, and raises `Unavailable` if it breaks off."""
+
+    head: StoredHead
+    chunks: Iterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    number: int
+    etag: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An entry of a plain listing; `last_modified` is a Unix time."""
+
+    key: str
+    size: int
+    etag: str
+    last_modified: float
 
 
 class Store(Protocol):
@@ -169,6 +234,35 @@ class Store(Protocol):
     def read(self, bucket: str, key: str, *, start: int, length: int) -> bytes:
         """Part of an object: so many bytes from there on, or as many as there are."""
 
+    def open(
+        self, bucket: str, key: str, version_id: str = "", *, if_match: str = "", start: int = 0
+    ) -> AbstractContextManager[ObjectStream]:
+        """An object to be read piece by piece, from `start` on; `Conflict` if it does not have the ETag."""
+
+    def head(self, bucket: str, key: str, version_id: str = "") -> StoredHead | None:
+        """All that the store shows of an object; None where there is none."""
+
+    def list_objects(
+        self, bucket: str, *, prefix: str = "", start_after: str = "", limit: int = 1000
+    ) -> Sequence[StoredObject]:
+        """Current objects, in S3's order of keys or in one of the store's own (SeaweedFS's goes by folders); after the
+        last key of a page, the next one begins. Fewer than `limit` means the end."""
+
+    def put(self, bucket: str, key: str, data: bytes, *, headers: Mapping[str, str] | None = None) -> str:
+        """Stores an object that is at hand whole, and gives its ETag. Its MD5 goes with it, which the store checks."""
+
+    def start_upload(self, bucket: str, key: str, *, headers: Mapping[str, str] | None = None) -> str:
+        """The id of an upload in parts."""
+
+    def put_part(self, bucket: str, key: str, upload_id: str, number: int, data: bytes) -> StoredPart:
+        """Its MD5 goes with it, which the store checks."""
+
+    def parts(self, bucket: str, key: str, upload_id: str) -> Sequence[StoredPart]:
+        """The parts that an upload has so far; `NotFound` if there is no such upload."""
+
+    def complete_upload(self, bucket: str, key: str, upload_id: str, parts: Sequence[StoredPart]) -> str:
+        """Makes the parts an object, and gives its ETag."""
+
     def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs: ...
 
     def look(self, bucket: str, key: str, version_id: str = "") -> Look | None:
@@ -181,5 +275,25 @@ class Store(Protocol):
         """At most 1000 in one request; each stands for itself. Keys must be such as XML can hold."""
 
     def abort_upload(self, bucket: str, key: str, upload_id: str) -> None: ...
+
+    def place(self, bucket: str, key: str, version_id: str, request: Mapping[str, object]) -> dict[str, Any]:
+        """Asks a gateway to record where the data of a version lies now; its answer has `outcome` and `reason`.
+        Asking again is safe. The key must be a pool's service key, here and in the next four calls."""
+
+    def move_back(
+        self, bucket: str, key: str, version_id: str, data_key: str, size: int, chunks: Iterable[bytes]
+    ) -> None:
+        """Gives a gateway the data of a version, which it stores in the pool again. `Conflict` if the version does not
+        lie under that data key any more."""
+
+    def delete_original(self, bucket: str, key: str, version_id: str) -> bool:
+        """Has a gateway delete what a version left behind in the pool when it was moved; False if that is in use."""
+
+    def describe(self, bucket: str, key: str, version_id: str = "") -> Placement | None:
+        """All that a gateway would need to show a version whose data lies elsewhere; None where there is none."""
+
+    def undelete(self, bucket: str, key: str, version_id: str, record_id: str, *, dry_run: bool = False) -> str:
+        """Asks a gateway to bring a version back from the trash: `restored`, `kept` (as it is), or `gone`. Asking again
+        is safe."""
 
     def close(self) -> None: ...

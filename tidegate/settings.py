@@ -17,9 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from tidegate.core.errors import InvalidInput
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES
 from tidegate.core.lifecycle.rules import STORAGE_CLASSES
+from tidegate.core.locations import Location, check_location, complete_prefix
 
 FILE_NAME = "tidegate.toml"
 _ENVIRONMENT_PREFIX = "TIDEGATE_"
+
+# Sections with any number of parts, each by a name of its own: `[locations.NAME]`.
+BY_NAME = ("locations",)
 
 Isolation = Literal["namespace", "certificates"]
 
@@ -204,7 +208,9 @@ class LifecycleSettings(Section):
     cron: str = Field("0 1 * * *", description="When a pass starts (UTC), unless an interval is set.")
     interval_seconds: float = Field(0, ge=0, description="Start a pass this often instead; 0 means by `cron`.")
     storage_classes: tuple[str, ...] = Field(
-        STORAGE_CLASSES, description="Classes that a transition may name, from the warmest to the coldest."
+        STORAGE_CLASSES,
+        description="Storage classes from the warmest to the coldest. Transitions name those that locations serve; "
+        "classes that are not in this list are colder, those of older locations first.",
     )
     minimum_transition_bytes: int = Field(
         SMALL_OBJECT_BYTES,
@@ -240,6 +246,67 @@ class LifecycleSettings(Section):
     )
 
 
+LONGEST_GRACE_DAYS = 3650
+
+
+class DeletionSettings(Section):
+    """Two-phase deletion of data that no record refers to any more."""
+
+    enabled: bool = Field(
+        True, description="Whether pending deletes are carried out; otherwise they wait in the topic until they are."
+    )
+    topic: str = Field(
+        "deletion",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$",
+        description="The topic of pending deletes; the dead letters are in `TOPIC.dead-letters`.",
+    )
+    partitions: int = Field(4, ge=1, le=256, description="Partitions of a newly made topic.")
+    parallelism: int = Field(4, ge=1, le=64, description="Threads that carry out pending deletes.")
+    reconsume_seconds: float = Field(
+        600, gt=0, le=604_800, description="A delete that failed is tried again after this."
+    )
+    max_retries: int = Field(
+        10, ge=0, le=1000, description="A delete that failed after so many retries becomes a dead letter."
+    )
+    record_seconds: float = Field(
+        30,
+        ge=0,
+        le=3600,
+        description="How long after it was sent a pending delete may find that its data is still in use, before that "
+        "is believed: whoever sent it drops the data from its record a moment later.",
+    )
+    grace_days: float = Field(
+        0,
+        ge=0,
+        le=LONGEST_GRACE_DAYS,
+        description="How long what lifecycle or a purge deletes for good is kept in the trash location, and can be "
+        "brought back (`tidegate undelete`); 0: not at all. Pools and buckets may have a grace of their own "
+        "(`tidegate deletion grace`).",
+    )
+    trash_location: str = Field(
+        "",
+        max_length=24,
+        description="The location that keeps it. Without it nothing is deleted that has a grace.",
+    )
+
+
+class MovementSettings(Section):
+    """Moving data between the pools and locations."""
+
+    part_mb: int = Field(
+        16,
+        ge=5,
+        le=512,
+        description="Objects that are larger (MiB) are copied in parts of this size. A copy holds one part in memory.",
+    )
+    retry_seconds: tuple[float, ...] = Field(
+        (5.0, 30.0, 120.0, 600.0),
+        max_length=20,
+        description="How long a copy waits that could not be made, after its first try, its second and so on; then it "
+        "is given up.",
+    )
+
+
 class SparkSettings(Section):
     """The Spark session in which passes are planned."""
 
@@ -257,6 +324,53 @@ class SparkSettings(Section):
     options: dict[str, SecretStr] = Field(
         {}, description="Further settings of Spark by its own names, such as `spark.executor.memory`."
     )
+
+
+class AuditSettings(Section):
+    """Audits of locations."""
+
+    orphan_grace_hours: float = Field(
+        24, ge=0, description="Data that nothing refers to counts as an orphan when it is older than this."
+    )
+
+
+class LocationSettings(Section):
+    """A location by its name: an S3 endpoint to which the data of objects moves. What stands here cannot be changed or
+    removed by command."""
+
+    endpoint: str = Field("", description="`https://HOST:PORT`, or `http://HOST:PORT`. Certificates are verified.")
+    region: str = Field("us-east-1", min_length=1, description="Region that requests are signed for.")
+    bucket: str = Field("", description="Bucket in which the data lies.")
+    prefix: str = Field("", description="What the keys there begin with; it ends with a slash.")
+    access_key: str = Field("", description="Access key.")
+    secret_key: SecretStr = Field(SecretStr(""), description="Its secret.")
+    storage_classes: tuple[str, ...] = Field(
+        (), description="Storage classes whose objects move here; empty: one of the location's name."
+    )
+    ca_file: str = Field(
+        "", description="PEM file with the authorities that its certificate is checked against; empty: the system's."
+    )
+    concurrency: int = Field(8, ge=1, le=256, description="Objects and parts on their way at a time, of one process.")
+    bytes_per_second: int = Field(
+        0, ge=0, description="Most bytes per second to and from there, of one process; 0: any."
+    )
+
+    def location(self, name: str, sealed_secret: str) -> Location:
+        """As a record; older than all that were made by command."""
+        return Location(
+            name=name,
+            endpoint=self.endpoint,
+            bucket=self.bucket,
+            access_key=self.access_key,
+            secret=sealed_secret,
+            created_at=0.0,
+            region=self.region,
+            prefix=complete_prefix(self.prefix),
+            storage_classes=self.storage_classes or (name,),
+            ca_file=self.ca_file,
+            concurrency=self.concurrency,
+            bytes_per_second=self.bytes_per_second,
+        )
 
 
 class LogSettings(Section):
@@ -285,8 +399,27 @@ class Settings(Section):
     metalog: MetalogSettings = MetalogSettings()
     storage: StorageSettings = StorageSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    deletion: DeletionSettings = DeletionSettings()
+    movement: MovementSettings = MovementSettings()
     spark: SparkSettings = SparkSettings()
+    audit: AuditSettings = AuditSettings()
+    locations: dict[str, LocationSettings] = {}
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _locations_can_be_used(self) -> Settings:
+        made = [each.location(name, each.secret_key.get_secret_value()) for name, each in self.locations.items()]
+        try:
+            for location in made:
+                check_location(location, made)
+        except InvalidInput as error:
+            raise ValueError(f"locations: {error}") from None
+        return self
+
+
+def section_model(section: str) -> type[BaseModel]:
+    """What describes a section, or each of its parts."""
+    return LocationSettings if section in BY_NAME else type(Settings.model_fields[section].default)
 
 
 def load(data: Path, *, config: Path | None = None, overrides: tuple[str, ...] = ()) -> Settings:
@@ -366,7 +499,11 @@ def _parse_override(text: str) -> dict[str, Any]:
     section, dot, name = path.strip().partition(".")
     if not (found and dot and section and name):
         raise InvalidInput(f"--set takes SECTION.NAME=VALUE, not {text!r}")
-    return {section: {name: _parse_value(raw.strip())}}
+    value = _parse_value(raw.strip())
+    if section in BY_NAME and "." in name:
+        name, _, field = name.partition(".")
+        value = {field: value}
+    return {section: {name: value}}
 
 
 def _parse_value(raw: str) -> Any:

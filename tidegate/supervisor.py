@@ -1,4 +1,4 @@
-"""The foreground process of `tidegate up`: starts gateways, API and lifecycle, keeps them running, and ends everything.
+"""The foreground process of `tidegate up`: starts gateways, API, movement and lifecycle, keeps them running, ends all.
 
 Started by root, it acts as the service account, with root's rights in reserve, and so are all files its account's.
 
@@ -28,6 +28,7 @@ from tidegate.core.records import GatewayEntry
 from tidegate.datadir import DataDirectory, Endpoints
 from tidegate.lifecycle.acting.stop_switch import StopSwitch
 from tidegate.listeners import base_address, check_tls, open_listeners
+from tidegate.movement.topics import create_deletion_topics
 from tidegate.pools import starter_client
 from tidegate.pools.isolation import check_isolation
 from tidegate.ports import Tables
@@ -101,7 +102,7 @@ class Supervisor:
         self._directory.write_settings(self._settings)
         tables = assembly.open_tables(self._settings, self._directory.path)
         try:
-            self._create_metadata_log()
+            self._create_topics()
             if not self._settings.lifecycle.enabled:
                 self._void_queued_tasks(tables)
             stale = set(tables.scan(GatewayEntry.PREFIX, limit=_MOST_GATEWAYS))
@@ -134,6 +135,7 @@ class Supervisor:
         for slot, door in enumerate(doors):
             self._add_child(f"gateway {slot}", "tidegate.gateway.serve", door)
         self._add_child("api", "tidegate.web.serve", web)
+        self._add_child("movement", "tidegate.movement.serve")
         if self._settings.lifecycle.enabled:
             self._add_child("lifecycle", "tidegate.lifecycle.serve")
             self._add_child("passes", "tidegate.lifecycle.serve_passes")
@@ -160,10 +162,12 @@ class Supervisor:
             return lambda: None
         return become_root if name == "starter" else lambda: become(account)
 
-    def _create_metadata_log(self) -> None:
+    def _create_topics(self) -> None:
+        """Those to which gateways append."""
         topics = assembly.open_topics(self._settings, self._directory.path)
         try:
             topics.create(self._settings.metalog.topic, self._settings.metalog.partitions)
+            create_deletion_topics(topics, self._settings.deletion)
         finally:
             topics.close()
 

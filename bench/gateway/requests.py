@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from botocore.auth import S3SigV4Auth
@@ -47,9 +48,11 @@ class Target:
     def connect(self, timeout: float) -> socket.socket:
         return connect(self.host, self.port, timeout)
 
-    def head(self, method: str, path: str, *, length: int = 0, digest: str = "") -> bytes:
+    def head(
+        self, method: str, path: str, *, length: int = 0, digest: str = "", headers: Mapping[str, str] | None = None
+    ) -> bytes:
         authority = self.authority
-        request = AWSRequest(method, f"http://{authority}{path}")
+        request = AWSRequest(method, f"http://{authority}{path}", headers=dict(headers or {}))
         _DigestSigner(self.access_key, self.secret_key, digest or EMPTY_DIGEST).add_auth(request)
         request.headers["Host"] = authority
         if method == "PUT":

@@ -10,6 +10,7 @@ _MODULES = {
     "tidegate.gateway.serve": "gateways",
     "tidegate.lifecycle.serve": "worker",
     "tidegate.lifecycle.serve_passes": "passes",
+    "tidegate.movement.serve": "movement",
 }
 
 
@@ -18,7 +19,7 @@ Used = dict[str, dict[int, float]]
 
 def cpu_used(data: Path) -> Used:
     """CPU seconds so far of the processes that name the data directory or have their own directory in it, by part:
-    store, gateways, worker, passes, spark, others."""
+    store, gateways, worker, passes, movement, spark, others."""
     parts: Used = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

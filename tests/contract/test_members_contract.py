@@ -7,6 +7,7 @@ import time
 
 from contract_groups import PATIENCE_SECONDS, assert_nothing_comes, fill, gather, joined, values
 from contract_processes import (
+    Child,
     TopicsAddress,
     acknowledge_some,
     children,
@@ -15,7 +16,7 @@ from contract_processes import (
     work_until_told,
 )
 
-from tidegate.ports import Record, Topics
+from tidegate.ports import Consumer, Message, Record, Topics
 
 
 def test_members_in_several_processes_share_the_work(topics: Topics, topics_address: TopicsAddress) -> None:
@@ -115,3 +116,51 @@ def test_member_that_was_frozen_cannot_undo_what_its_successor_did(
             successor.acknowledge([again])
         assert topics.lag("t", "g") == 0
     assert_nothing_comes(topics)
+
+
+def test_a_member_that_renews_its_lease_keeps_its_messages_for_as_long_as_it_needs(
+    topics: Topics, topics_address: TopicsAddress
+) -> None:
+    topics.create("t", 4)
+    with joined(topics) as busy, children((work_until_told, topics_address, "t", "g")) as [other]:
+        held, others, deadline = _shared_out(topics, busy, other)
+        until = time.monotonic() + 4 * topics_address.lease_seconds
+        while time.monotonic() < until:
+            busy.renew()
+            time.sleep(topics_address.lease_seconds / 5)
+        busy.acknowledge(held)
+        while topics.lag("t", "g"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        while other.line.poll(0.5):
+            others += [int(value) for _, value in other.hear()]
+        assert not set(values(held)) & set(others), "messages were delivered a second time"
+    assert_nothing_comes(topics)
+
+
+def _shared_out(topics: Topics, busy: Consumer, other: Child) -> tuple[list[Message], list[int], float]:
+    """Appends until both members have got something: what the first one holds, and what the other has done."""
+    held: list[Message] = []
+    others: list[int] = []
+    deadline, appended = time.monotonic() + PATIENCE_SECONDS, 0
+    while not (held and others):
+        assert time.monotonic() < deadline
+        busy.acknowledge(held)
+        topics.append("t", [Record(f"key-{number}", b"%d" % number) for number in range(appended, appended + 20)])
+        appended += 20
+        others += [int(value) for _, value in other.hear()] if other.line.poll(0.2) else []
+        held = busy.poll(100, 1.0)
+    return held, others, time.monotonic() + PATIENCE_SECONDS
+
+
+def test_what_came_while_a_member_only_renewed_its_lease_is_delivered_afterwards(topics: Topics) -> None:
+    fill(topics, 1)
+    with joined(topics) as consumer:
+        first = gather(consumer, 1)
+        consumer.renew()
+        topics.append("t", [Record("key", b"%d" % number) for number in (1, 2)])
+        for _ in range(5):
+            consumer.renew()
+            time.sleep(0.1)
+        consumer.acknowledge(first)
+        assert values(gather(consumer, 2)) == [1, 2]

@@ -10,7 +10,7 @@ from contract_groups import PATIENCE_SECONDS, assert_nothing_comes, fill, gather
 from contract_processes import TopicsAddress
 
 from tidegate.adapters.limits import MAX_MESSAGE_BYTES
-from tidegate.ports import Message, Record, Topics
+from tidegate.ports import GroupProgress, Message, Record, Topics
 
 
 def test_retry_comes_not_before_its_time_and_holds_up_nobody(topics: Topics) -> None:
@@ -149,3 +149,30 @@ def test_dead_letters_can_be_consumed_like_any_topic(topics: Topics) -> None:
         assert json.loads(letter.value)["reason"] == "bad"
         operator.acknowledge([letter])
     assert topics.lag("t.dead-letters", "operator") == 0
+
+
+def test_progress_tells_what_is_not_needed_any_more_and_what_waits_for_a_retry(topics: Topics) -> None:
+    fill(topics, 6)
+    topics.trim("t", 0, 1)
+    assert topics.progress("t", "g") == GroupProgress((1,), 0)
+    with joined(topics) as consumer:
+        messages = gather(consumer, 5)
+        consumer.acknowledge([messages[0], messages[3]])
+        assert topics.progress("t", "g") == GroupProgress((2,), 0)
+        consumer.retry_later(messages[1], not_before=time.time() + 3600)
+        assert topics.progress("t", "g") == GroupProgress((3,), 1)
+        consumer.dead_letter(messages[2], "no way")
+        assert topics.progress("t", "g") == GroupProgress((5,), 1)
+        assert topics.lag("t", "g") == 2
+
+
+def test_a_message_that_waits_for_a_retry_is_kept_when_its_topic_is_trimmed(topics: Topics) -> None:
+    fill(topics, 2)
+    with joined(topics) as consumer:
+        first, second = gather(consumer, 2)
+        consumer.retry_later(first, not_before=time.time() + 1)
+        consumer.acknowledge([second])
+        [reached] = topics.progress("t", "g").reached
+        assert reached == 2
+        topics.trim("t", 0, reached)
+        assert values(gather(consumer, 1)) == [0]

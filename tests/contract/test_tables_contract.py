@@ -302,3 +302,20 @@ def test_random_history_agrees_with_a_dictionary(tables: Tables) -> None:
             expected_keys = [k for k in by_bytes(list(model)) if after is None or k.encode() > after.encode()]
             assert tables.scan("", after=after, limit=4) == [(k, model[k]) for k in expected_keys[:4]]
     assert dict(tables.scan("")) == model
+
+
+def test_entries_are_set_and_removed_together(tables: Tables) -> None:
+    tables.put("gone", "old")
+    tables.put("expires", "old", expires_in=3600)
+    tables.change({"gone": None, "expires": "new", "made": "é\n", "never there": None})
+    assert tables.scan("") == [("expires", "new"), ("made", "é\n")]
+    assert tables.get("gone") is None
+    tables.change({})
+    assert not tables.put_if_absent("expires", "other")
+
+
+def test_when_one_of_several_entries_is_refused_none_is_changed(tables: Tables) -> None:
+    tables.put("kept", "old")
+    with pytest.raises(InvalidInput):
+        tables.change({"kept": "new", "": "a key that is none"})
+    assert tables.scan("") == [("kept", "old")]

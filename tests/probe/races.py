@@ -14,7 +14,8 @@ from tidegate.adapters.s3_store import S3Store
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
-from tidegate.lifecycle.acting.bucket_actions import Actor, Assignment
+from tidegate.lifecycle.acting.assignments import Assignment
+from tidegate.lifecycle.acting.bucket_actions import Actor
 
 SECOND_NS = 1_000_000_000
 # A rewrite of a due object is so much later than the object itself, or more.

@@ -1,6 +1,7 @@
 """Replayed events give what the bucket holds: versions, markers, uploads and tags."""
 
 import random
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import given
@@ -68,6 +69,15 @@ def test_marker_on_a_suspended_bucket_replaces_the_null_version():
     history.append(event("delete-marker", version_id="null"))
     assert versions(history) == ["null", "v1"]
     assert replay(history)["b"].objects() == {}
+
+
+def test_a_move_changes_the_storage_class_of_its_version_and_nothing_else():
+    history = [event("put", etag="1", size=3), event("put", version_id="v1"), event("put", version_id="v2")]
+    before = replay(history)["b"].versions["k"]
+    moved = [event("moved", version_id="v1", storage_class="COLD"), event("moved", storage_class="COLDER")]
+    after = replay([*history, *moved])["b"].versions["k"]
+    assert after == [before[0], replace(before[1], storage_class="COLD"), replace(before[2], storage_class="COLDER")]
+    assert replay([event("moved", storage_class="COLD")])["b"].versions == {}
 
 
 def test_uploads_stay_open_until_completed_or_aborted():

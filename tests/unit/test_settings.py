@@ -159,6 +159,43 @@ def test_sources_name_where_each_value_comes_from(tmp_path: Path, monkeypatch: p
 
 
 def test_every_setting_has_a_description() -> None:
-    for section, field in settings.Settings.model_fields.items():
-        for name, item in type(field.default).model_fields.items():
+    for section in settings.Settings.model_fields:
+        for name, item in settings.section_model(section).model_fields.items():
             assert item.description, f"{section}.{name}"
+
+
+LOCATION = """
+[locations.cold-1]
+endpoint = "https://s3.example.org"
+bucket = "archive"
+access_key = "KEY"
+secret_key = "file-secret"
+"""
+
+
+def test_locations_are_sections_by_name_whose_values_come_from_all_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, LOCATION)
+    monkeypatch.setenv("TIDEGATE_LOCATIONS__WARM__ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("TIDEGATE_LOCATIONS__WARM__BUCKET", "warm")
+    monkeypatch.setenv("TIDEGATE_LOCATIONS__WARM__ACCESS_KEY", "KEY")
+    monkeypatch.setenv("TIDEGATE_LOCATIONS__WARM__SECRET_KEY", "env-secret")
+    loaded = settings.load(tmp_path, overrides=("locations.cold-1.concurrency=3", "locations.warm.prefix=p/"))
+    cold, warm = loaded.locations["cold-1"], loaded.locations["warm"]
+    assert (cold.bucket, cold.concurrency, cold.secret_key.get_secret_value()) == ("archive", 3, "file-secret")
+    assert (warm.bucket, warm.prefix, warm.secret_key.get_secret_value()) == ("warm", "p/", "env-secret")
+    assert settings.restore(settings.dump(loaded)) == loaded
+
+
+def test_a_location_that_cannot_be_one_is_told_with_its_reason(tmp_path: Path) -> None:
+    write(tmp_path, LOCATION)
+    for override, reason in (
+        ("locations.cold-1.endpoint=nonsense", "not an S3 endpoint"),
+        ("locations.cold-1.concurrency=0", "locations.cold-1.concurrency"),
+        ("locations.cold-1.unheard_of=1", "no such setting"),
+        ("locations.other.bucket=bbb", "not an S3 endpoint"),
+        ("locations.Cold.bucket=bbb", "not the name of a location"),
+    ):
+        with pytest.raises(InvalidInput, match=reason):
+            settings.load(tmp_path, overrides=(override,))

@@ -105,6 +105,12 @@ class FileConsumer:
         topic = dead_letters.topic_for(self._group.topic)
         self._finish([message], lambda connection: self._put_letter(topic, letter))
 
+    def renew(self) -> None:
+        """Partitions are given away only by `poll`. A lease that has lapsed stays so: the slot may be another's now."""
+        self._refuse_if_closed()
+        if self._leases.is_alive(self._member, time.monotonic()):
+            self._leases.renew(self._member.slot)
+
     def close(self) -> None:
         if self._closed:
             return

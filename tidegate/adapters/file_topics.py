@@ -18,7 +18,7 @@ from tidegate.adapters.log_state import LogState, translated
 from tidegate.adapters.member_leases import MemberLeases
 from tidegate.adapters.sqlite import Database
 from tidegate.core.errors import NotFound, Unavailable
-from tidegate.ports import Consumer, Message, Record
+from tidegate.ports import Consumer, GroupProgress, Message, Record
 
 _LOGS = "logs"
 _GROUPS_FILE = "groups.db"
@@ -104,6 +104,18 @@ class FileTopics:
                 progress[partition].lag(first, end) if partition in progress else end - first
                 for partition, (first, end) in enumerate(bounds)
             )
+
+    def progress(self, topic: str, group: str) -> GroupProgress:
+        limits.group_name(group)
+        with self._log(topic) as log:
+            with self._database.snapshot() as connection:
+                known = sqlite_groups.find(connection, topic, group)
+                found = sqlite_groups.progress(connection, known) if known else {}
+            reached = [
+                max(found[partition].committed, first) if partition in found else first
+                for partition, (first, _) in enumerate(log.reader.bounds())
+            ]
+            return GroupProgress(tuple(reached), sum(one.retries for one in found.values()))
 
     def read(self, topic: str, partition: int, offset: int, limit: int) -> list[Message]:
         limits.scan_limit(limit)

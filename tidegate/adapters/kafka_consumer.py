@@ -66,6 +66,7 @@ class KafkaConsumer:
         self._trimmed: dict[int, int] = {}
         self._arrived: deque[KafkaMessage] = deque()
         self._retries_paused = False
+        self._is_quiet = False
         self._closed = False
         cluster.create(self._retry, cluster.partitions(self._main))
         with translating():
@@ -79,6 +80,7 @@ class KafkaConsumer:
         self._refuse_if_closed()
         deadline = time.monotonic() + timeout
         wait = 0.0
+        self._end_quiet()
         while True:
             # Even with enough at hand the library wants to be polled: it answers for our membership.
             self._fetch(max(1, limit - self._holdings.ready_count), wait)
@@ -114,6 +116,14 @@ class KafkaConsumer:
             self._holdings.finish(message)
             self._commit(self._holdings.places)
 
+    def renew(self) -> None:
+        """The library keeps the session alive by itself, but wants to be polled. Nothing new is read meanwhile."""
+        self._refuse_if_closed()
+        with translating():
+            self._client.pause([TopicPartition(*place) for place in self._holdings.places])
+        self._is_quiet = True
+        self._fetch(1, 0.0)
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -134,6 +144,15 @@ class KafkaConsumer:
         while self._arrived:
             self._receive(self._arrived.popleft())
         self._pace_retries()
+
+    def _end_quiet(self) -> None:
+        """Reads again what `renew` had paused, but for retries that wait for space."""
+        if not self._is_quiet:
+            return
+        places = [place for place in self._holdings.places if not (self._retries_paused and place[0] == self._retry)]
+        with translating():
+            self._client.resume([TopicPartition(*place) for place in places])
+        self._is_quiet = False
 
     def _receive(self, message: KafkaMessage) -> None:
         error = message.error()

@@ -12,7 +12,7 @@ from tidegate.adapters.kafka_producer import Outgoing, StoringProducer
 from tidegate.adapters.kafka_progress import read_note
 from tidegate.adapters.kafka_reader import PartitionReader
 from tidegate.core.errors import NotFound, Unavailable
-from tidegate.ports import Consumer, Message, Record
+from tidegate.ports import Consumer, GroupProgress, Message, Record
 
 
 class KafkaTopics:
@@ -67,6 +67,15 @@ class KafkaTopics:
         return self._unfinished(kafka_topic, kafka_group) + self._unfinished(
             self._names.retry(topic, group), kafka_group
         )
+
+    def progress(self, topic: str, group: str) -> GroupProgress:
+        limits.group_name(group)
+        kafka_topic = self._find(topic)
+        kafka_group = self._names.group(topic, group)
+        committed = self._cluster.committed(kafka_group, kafka_topic)
+        bounds = self._cluster.bounds(kafka_topic)
+        reached = tuple(max(first, offset) for (first, _), (offset, _) in zip(bounds, committed, strict=True))
+        return GroupProgress(reached, self._unfinished(self._names.retry(topic, group), kafka_group))
 
     def read(self, topic: str, partition: int, offset: int, limit: int) -> list[Message]:
         limits.scan_limit(limit)

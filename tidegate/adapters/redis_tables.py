@@ -13,7 +13,7 @@ put all keys of an installation into one slot of a Redis cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,6 +96,8 @@ return {found, #keys == tonumber(ARGV[4]) and keys[#keys] or false}
 
 
 class RedisTables:
+    reads_at_once = False
+
     def __init__(self, url: str, *, namespace: str = "tidegate") -> None:
         # A command that was sent and not answered may have been carried out. Repeating it would make
         # put-if-absent lose to itself, so nothing is repeated here: the caller looks again.
@@ -146,6 +148,21 @@ class RedisTables:
         encoded = limits.table_key(key)
         with _translated():
             return bool(self._delete(keys=self._sets, args=[self._values, encoded]))
+
+    def change(self, entries: Mapping[str, str | None]) -> None:
+        checked = [
+            (limits.table_key(key), None if value is None else limits.utf8(value, "the value"))
+            for key, value in entries.items()
+        ]
+        if not checked:
+            return
+        with _translated(), self._server.pipeline(transaction=True) as together:
+            for key, value in checked:
+                if value is None:
+                    self._delete(keys=self._sets, args=[self._values, key], client=together)
+                else:
+                    self._set(keys=self._sets, args=[self._values, key, value, ""], client=together)
+            together.execute()
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         """A page of up to 1000 keys is one step; between pages other changes may come."""

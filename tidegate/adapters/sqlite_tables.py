@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.adapters import limits
+from tidegate.adapters.group_commit import GroupCommit
 from tidegate.adapters.sqlite import Database
 
 SWEEP_SECONDS = 30.0
@@ -31,8 +33,11 @@ DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires_at <= ? 
 
 
 class SqliteTables:
+    reads_at_once = True
+
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
+        self._commits = GroupCommit(self._database)
         self._next_sweep = 0.0
 
     def get(self, key: str) -> str | None:
@@ -42,10 +47,13 @@ class SqliteTables:
 
     def put(self, key: str, value: str, *, expires_in: float | None = None) -> None:
         encoded = _checked(key, value, expires_in)
-        with self._database.write() as connection:
+
+        def write(connection: sqlite3.Connection) -> None:
             now = time.time()
             self._sweep(connection, now)
             _upsert(connection, encoded, value, now, expires_in)
+
+        self._commits.write(write)
 
     def put_if_absent(self, key: str, value: str, *, expires_in: float | None = None) -> bool:
         return self.compare_and_set(key, None, value, expires_in=expires_in)
@@ -54,7 +62,8 @@ class SqliteTables:
         self, key: str, expected: str | None, value: str | None, *, expires_in: float | None = None
     ) -> bool:
         encoded = _checked(key, value, expires_in)
-        with self._database.write() as connection:
+
+        def write(connection: sqlite3.Connection) -> bool:
             now = time.time()
             if _live_value(connection, encoded, now) != expected:
                 return False
@@ -65,11 +74,32 @@ class SqliteTables:
                 _upsert(connection, encoded, value, now, expires_in)
             return True
 
+        return self._commits.write(write)
+
     def delete(self, key: str) -> bool:
         encoded = limits.table_key(key)
-        with self._database.write() as connection:
+
+        def write(connection: sqlite3.Connection) -> bool:
             cursor = connection.execute(f"DELETE FROM entries WHERE key = ? AND {_LIVE}", (encoded, time.time()))
             return cursor.rowcount > 0
+
+        return self._commits.write(write)
+
+    def change(self, entries: Mapping[str, str | None]) -> None:
+        encoded = {_checked(key, value, None): value for key, value in entries.items()}
+        if not encoded:
+            return
+
+        def write(connection: sqlite3.Connection) -> None:
+            now = time.time()
+            self._sweep(connection, now)
+            for key, value in encoded.items():
+                if value is None:
+                    connection.execute("DELETE FROM entries WHERE key = ?", (key,))
+                else:
+                    _upsert(connection, key, value, now, None)
+
+        self._commits.write(write)
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         limits.scan_limit(limit)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from tidegate.assembly import open_store, open_topics
-from tidegate.cli.invocation import Command, Group, Invocation, pass_invocation
+from tidegate.cli.invocation import Group, Invocation, pass_invocation
 from tidegate.cli.printing import print_list, print_object, print_table, show, show_bytes
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import InvalidInput, Unavailable
@@ -30,13 +30,13 @@ def _inspector(invocation: Invocation) -> Iterator[Inspector]:
         settings, directory = invocation.settings(), invocation.directory
         topics = open_topics(settings, directory.path)
         try:
-            open_stores = partial(_stores, invocation, invocation.registry_on(tables))
-            yield Inspector(tables, topics, settings.lifecycle, open_stores)
+            open_stores = partial(stores_of, invocation, invocation.registry_on(tables))
+            yield Inspector(tables, topics, settings.lifecycle, open_stores, settings.locations)
         finally:
             topics.close()
 
 
-def _stores(invocation: Invocation, registry: Registry) -> Stores:
+def stores_of(invocation: Invocation, registry: Registry) -> Stores:
     endpoints = invocation.directory.endpoints()
     if endpoints is None:
         raise Unavailable("the service does not run on this data directory; start it with: tidegate up")
@@ -225,13 +225,16 @@ def _amount(amount: Amount) -> str:
     return f"{amount.versions:,} versions, {show_bytes(amount.bytes)}{uploads}"
 
 
-@click.command(cls=Command)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--bucket", default="", help="Only records of this bucket.")
 @click.option("--key", default=None, help="Only records of this key.")
 @click.option("-n", "count", default=20, show_default=True, type=click.IntRange(1), help="Records to show.")
 @pass_invocation
 def audit(invocation: Invocation, bucket: str, key: str | None, count: int) -> None:
-    """Shows what lifecycle did to objects, when, under which rule and how it ended; the newest last."""
+    """Shows what lifecycle did to objects, when, under which rule and how it ended; the newest last. Its commands look
+    for data that is lost or left over."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     with _inspector(invocation) as inspector:
         views = inspector.audit(bucket=bucket, key=key, count=count)
     columns = ("at", "bucket", "key", "version_id", "action", "rule_id", "outcome", "reason")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import click
 
 from tidegate import __version__
+from tidegate.cli.audits import orphans
 from tidegate.cli.buckets import bucket
+from tidegate.cli.deletion import deletion
 from tidegate.cli.demo_lifecycle import demo
 from tidegate.cli.gateways import gateway
 from tidegate.cli.invocation import Root
 from tidegate.cli.keys import key
 from tidegate.cli.lifecycle import audit, lifecycle
+from tidegate.cli.locations import location
 from tidegate.cli.metalog import metalog
+from tidegate.cli.moves import move
 from tidegate.cli.passes import passes
 from tidegate.cli.pools import pool
 from tidegate.cli.service import status, up
 from tidegate.cli.settings import settings
+from tidegate.cli.undelete import undelete
 from tidegate.cli.users import user
 
 
@@ -25,8 +30,27 @@ def main() -> None:
     """One S3 endpoint in front of many tenants' object stores."""
 
 
-for command in (up, status, demo, pool, key, bucket, user, gateway, metalog, lifecycle, passes, audit, settings):
+for command in (
+    up,
+    status,
+    demo,
+    pool,
+    key,
+    bucket,
+    user,
+    gateway,
+    location,
+    move,
+    metalog,
+    lifecycle,
+    passes,
+    audit,
+    deletion,
+    undelete,
+    settings,
+):
     main.add_command(command)
+audit.add_command(orphans)
 
 if __name__ == "__main__":
     main()

@@ -31,4 +31,14 @@ class Moment(click.ParamType[float]):
         return seconds
 
 
+class PastMoment(Moment):
+    """As `Moment`, but `90m`, `12h` and `30d` are so long ago."""
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        if found := re.fullmatch(r"(\d{1,6})([mhd])", str(value)):
+            return time.time() - int(found[1]) * _UNITS[found[2]]
+        return super().convert(value, parameter, context)
+
+
 MOMENT = Moment()
+PAST_MOMENT = PastMoment()

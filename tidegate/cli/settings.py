@@ -45,11 +45,16 @@ def _views(current: Settings, sources: dict[str, str], otherwise: str) -> list[S
     """A value equal to its default that no source names is the default."""
     views = []
     for section, model in Settings.model_fields.items():
-        for name in type(model.default).model_fields:
-            value = _shown(getattr(getattr(current, section), name))
-            default = _shown(getattr(model.default, name))
-            source = sources.get(f"{section}.{name}") or ("default" if value == default else otherwise)
-            views.append(SettingView(name=f"{section}.{name}", value=value, default=default, source=source))
+        parts: list[tuple[str, BaseModel, BaseModel]] = [(section, getattr(current, section), model.default)]
+        if section in settings_module.BY_NAME:
+            found = getattr(current, section)
+            parts = [(f"{section}.{part}", found[part], type(found[part]).model_construct()) for part in sorted(found)]
+        for path, given, defaults in parts:
+            for name in type(given).model_fields:
+                value, default = _shown(getattr(given, name)), _shown(getattr(defaults, name))
+                source = sources.get(f"{path}.{name}") or sources.get(path)
+                source = source or ("default" if value == default else otherwise)
+                views.append(SettingView(name=f"{path}.{name}", value=value, default=default, source=source))
     return views
 
 

@@ -22,6 +22,7 @@ class EventKind(StrEnum):
     UPLOAD_STARTED = "upload-started"
     UPLOAD_ABORTED = "upload-aborted"
     TAGGING = "tagging"
+    MOVED = "moved"
     BUCKET_CREATED = "bucket-created"
     BUCKET_DELETED = "bucket-deleted"
     BUCKET_ATTRIBUTES = "bucket-attributes"
@@ -32,10 +33,12 @@ class Event(VersionAttributes, frozen=True):
 
     `ts_ns` strictly rises per key. `version_id` is "" on a bucket that never had versioning and "null" for the null
     version of one that has. A put is an upload, a copy, or a completed multipart upload (which then names its
-    `upload_id`); it carries all tags of the new version. A delete removes one version for good (a marker, too); a
+    `upload_id`); it carries all tags of the new version. A version that comes back from the trash is put again, and
+    so are, in their order, those that stand above it. A delete removes one version for good (a marker, too); a
     delete-marker adds one. A tagging event carries all tags that the version has now; with `version_id` "" it means
-    the current version. `attributes` are those of the bucket that changed (for example versioning: Enabled).
-    `source` says who made the change: gateway:HOST:PID/REQUEST_ID.
+    the current version. A moved event says that the data of a version lies elsewhere now, under `storage_class`; it is
+    no client's write, and the version keeps its time. `attributes` are those of the bucket that changed (for example
+    versioning: Enabled). `source` says who made the change: gateway:HOST:PID/REQUEST_ID.
     """
 
     ts_ns: int

@@ -7,10 +7,11 @@ go the same way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from tidegate.core.errors import Unavailable
+from tidegate.core.events import NULL_VERSION
 from tidegate.core.listings import ListedVersion, VersionPage
 
 _SLASH = "/"
@@ -86,3 +87,11 @@ def directory_order(name: str, suffix: str = "") -> bytes:
     if name.endswith(_SLASH):
         suffix = ""
     return (name.removesuffix(_SLASH).replace(_SLASH, "\0") + suffix).encode()
+
+
+def would_uncover(version_id: str, stored: Sequence[ListedVersion]) -> bool:
+    """Whether the store would take another version for the current one if this one were deleted: SeaweedFS takes the
+    newest that has an id, although the null version is."""
+    if version_id == NULL_VERSION or not any(each.is_latest and each.version_id == NULL_VERSION for each in stored):
+        return False
+    return any(each.version_id not in (version_id, NULL_VERSION) for each in stored)

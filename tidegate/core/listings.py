@@ -1,4 +1,4 @@
-"""Reading a backend's listings of versions and of open uploads."""
+"""Reading a backend's listings of versions, of open uploads and of their parts."""
 
 from __future__ import annotations
 
@@ -57,6 +57,21 @@ class UploadPage:
     next_upload_id: str = ""
 
 
+class ListedPart(NamedTuple):
+    number: int
+    etag: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartPage:
+    """Parts of an upload; `next_number` leads to the next page, if there is one."""
+
+    parts: tuple[ListedPart, ...]
+    is_truncated: bool = False
+    next_number: int = 0
+
+
 @lru_cache(maxsize=8192)
 def latest_moment_ns(text: str) -> int:
     """The last nanosecond that a store's text for a time can mean: most leave out what is below a second, or write
@@ -92,6 +107,28 @@ def parse_upload_page(body: bytes) -> UploadPage:
         next_key=_decoded(fields.get("NextKeyMarker", ""), _is_encoded(root)),
         next_upload_id=fields.get("NextUploadIdMarker", ""),
     )
+
+
+def parse_part_page(body: bytes) -> PartPage:
+    root = _root(body, "ListPartsResult")
+    entries = [_fields(node) for node in root if local_name(node) == "Part"]
+    fields = _fields(root)
+    return PartPage(
+        parts=tuple(
+            ListedPart(
+                _number(part.get("PartNumber", "")), part.get("ETag", "").strip('"'), _number(part.get("Size", ""))
+            )
+            for part in entries
+        ),
+        is_truncated=fields.get("IsTruncated") == "true",
+        next_number=_number(fields.get("NextPartNumberMarker") or "0"),
+    )
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise Unavailable(f"the backend's listing has a number that is none: {text!r}")
+    return int(text)
 
 
 def _entries(body: bytes) -> tuple[Element, list[tuple[str, Groups]]]:

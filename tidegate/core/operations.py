@@ -69,7 +69,9 @@ class Operation:
     The others are the gateway's: `handler` gives the work in place of plain forwarding, if there is any; `events` notes
     down a success, and makes the events of a change; `missing` looks into a reply of status 404; `reply_headers` and
     `reply_body` change what the client sees of the backend's reply, and `reply` answers a change that was made in place
-    of it.
+    of it. `placed` gives the work in place of `handler` where objects may have been moved; `prepare` is done
+    before a body is taken in; `settles` says that its
+    success can make the record of a moved version void. An operation that `is_internal` is for Tidegate's own workers.
     """
 
     name: str
@@ -96,11 +98,20 @@ class Operation:
     reply_headers: Callable[..., bytes] | None = None
     reply_body: Callable[..., bytes] | None = None
     reply: Callable[..., None] | None = None
+    placed: Callable[..., Any] | None = None
+    prepare: Callable[..., Any] | None = None
+    settles: bool = False
+    is_internal: bool = False
 
     @property
     def backend_method(self) -> str:
         """That of the backend's request: the file of a form is an object that is put."""
         return "PUT" if self.is_form else self.method
+
+    @property
+    def shows_object(self) -> bool:
+        """Whether its reply is an object, or the head of one."""
+        return self.scope == "object" and self.reads and not self.writes and not self.subresource
 
     @property
     def removes(self) -> bool:

@@ -34,6 +34,7 @@ CODES: dict[str, tuple[int, str]] = {
     "InvalidDigest": (400, "The Content-MD5 or checksum value that you specified is not valid."),
     "InvalidLocationConstraint": (400, "The specified location constraint is not valid."),
     "InvalidPart": (400, "One or more of the specified parts could not be found or did not match."),
+    "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
     "InvalidPartOrder": (400, "The list of parts was not in ascending order."),
     "InvalidPolicyDocument": (400, "The policy document of the form is not valid."),
     "InvalidRange": (416, "The requested range is not satisfiable."),

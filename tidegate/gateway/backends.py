@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 from tidegate import metrics
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.records import ManagerEntry
 from tidegate.gateway.http.backend import BackendConnection, BackendGone, BackendPool, BackendSilent, ask
-from tidegate.gateway.requests.directory import Directory, Missing, PoolView
+from tidegate.gateway.requests.directory import Directory, LocationView, Missing, PoolView
 from tidegate.pools.catalogue import ENDPOINT
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.waking import wake
@@ -46,21 +47,42 @@ class Backends:
         self._change_counter = change_counter
         self._touch = touch
         self._pools: dict[str, BackendPool] = {}
+        self._authorities: dict[str, ssl.SSLContext] = {}
         self._suspects: set[str] = set()
         self._examinations: set[asyncio.Task[None]] = set()
 
     def at(self, address: str) -> BackendPool:
         """The connections to an address."""
-        pool = self._pools.get(address)
-        if pool is None:
-            settings = self._settings.gateway
-            pool = self._pools[address] = BackendPool(
-                address,
-                connect_seconds=settings.backend_connect_seconds,
-                keep=settings.backend_idle_connections,
-                loop=self._loop,
-            )
+        return self._pools.get(address) or self._made(address, address, None)
+
+    def of_location(self, view: LocationView) -> BackendPool:
+        """The connections to a location."""
+        location = view.location
+        name = f"{location.endpoint} {location.ca_file}"
+        tls = self._tls(location.ca_file) if location.is_secure else None
+        return self._pools.get(name) or self._made(name, view.address, tls)
+
+    def _made(self, name: str, address: str, tls: ssl.SSLContext | None) -> BackendPool:
+        settings = self._settings.gateway
+        pool = self._pools[name] = BackendPool(
+            address,
+            connect_seconds=settings.backend_connect_seconds,
+            keep=settings.backend_idle_connections,
+            loop=self._loop,
+            tls=tls,
+        )
         return pool
+
+    def _tls(self, ca_file: str) -> ssl.SSLContext:
+        """Certificates are verified, by the authorities in the file or by those of the system."""
+        context = self._authorities.get(ca_file)
+        if context is None:
+            try:
+                context = ssl.create_default_context(cafile=ca_file or None)
+            except OSError as error:
+                raise Unavailable(f"the authorities in {ca_file} cannot be read: {error}") from None
+            self._authorities[ca_file] = context
+        return context
 
     async def connect(self, view: PoolView) -> tuple[BackendConnection, PoolView]:
         """A connection to the pool's backend, which is woken if it sleeps and replaced if it is gone."""

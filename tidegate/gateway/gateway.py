@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import metrics
+from tidegate.assembly import open_topics
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.hosts import TrustedHosts
 from tidegate.core.records import GatewayEntry
@@ -35,7 +36,7 @@ from tidegate.logs import AccessLog
 from tidegate.pools.catalogue import LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
-from tidegate.ports import Tables
+from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class Gateway:
         self._touched: set[str] = set()
         self._date = (0, "")
         self._background: set[asyncio.Task[None]] = set()
+        self._deletion_topics: Topics | None = None
         self.name = f"gateway:{socket.gethostname()}:{os.getpid()}"
         self._entry = GatewayEntry(address[0], address[1], os.getpid(), time.time(), time.time())
 
@@ -123,7 +125,7 @@ class Gateway:
     ) -> bytes:
         """A reply that the gateway gives itself. Without its body it still tells the length, as HEAD wants it."""
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"x-amz-request-id: {request_id}"]
-        lines += ["Server: Tidegate", f"Date: {self._http_date()}"]
+        lines += ["Server: Tidegate", f"Date: {self.http_date()}"]
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         if status != HTTPStatus.NO_CONTENT:
             lines.append(f"Content-Length: {len(body)}")
@@ -132,7 +134,7 @@ class Gateway:
         text = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
         return text + body if with_body else text
 
-    def _http_date(self) -> str:
+    def http_date(self) -> str:
         now = int(time.time())
         if now != self._date[0]:
             self._date = (now, formatdate(now, usegmt=True))
@@ -183,6 +185,14 @@ class Gateway:
         task = self.loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    def deletion_topics(self) -> Topics:
+        """The topics, opened when the first data is sent to deletion. For any thread but the event loop's."""
+        if self._deletion_topics is None:
+            topics = open_topics(self.settings, self.data)
+            topics.create(self.settings.deletion.topic, self.settings.deletion.partitions)
+            self._deletion_topics = topics
+        return self._deletion_topics
 
     # --- what goes on by itself ------------------------------------------------------------------
 

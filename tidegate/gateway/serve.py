@@ -22,7 +22,7 @@ from typing import Any
 import uvloop
 
 from tidegate import logs
-from tidegate.assembly import embedded_files, open_tables, open_topics
+from tidegate.assembly import embedded_files, open_location, open_tables, open_topics
 from tidegate.core.errors import InvalidInput, TidegateError
 from tidegate.datadir import DataDirectory
 from tidegate.gateway.changes.intents import Intents
@@ -33,6 +33,7 @@ from tidegate.gateway.changes.write_gate import WriteGate
 from tidegate.gateway.gateway import Gateway
 from tidegate.gateway.http.door import DESCRIPTORS, Door, most_connections
 from tidegate.gateway.requests.directory import Directory
+from tidegate.movement.locations import Locations
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
@@ -93,7 +94,13 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         loop=loop,
         tables=tables,
         registry=Registry(tables, vault, data, settings),
-        directory=Directory(tables, vault, changes, life=settings.gateway.route_seconds),
+        directory=Directory(
+            tables,
+            vault,
+            changes,
+            life=settings.gateway.route_seconds,
+            find_location=Locations(tables, vault, settings.locations, open_location).with_secret,
+        ),
         change_counter=changes,
         key_locks=_key_locks(settings, data, tables),
         log_writer=log_writer,

@@ -59,6 +59,7 @@ def _service_context(directory: DataDirectory, settings: Settings, stop: Flag) -
     tables = assembly.open_tables(settings, directory.path)
     topics = assembly.open_topics(settings, directory.path)
     create_topics(topics)
+    topics.create(settings.deletion.topic, settings.deletion.partitions)
     registry = Registry(tables, Vault.open(directory.path), directory.path, settings)
     stores = Stores(registry, partial(assembly.open_store, endpoints.s3))
     return ServiceContext(settings, directory.path, endpoints.s3, tables, topics, stores, stop)

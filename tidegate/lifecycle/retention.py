@@ -1,4 +1,6 @@
-"""How long topics keep their records: the metadata log, the audit trail, tasks and dead letters.
+"""How long topics keep their records: the metadata log, the audits, tasks, pending deletes and dead letters.
+
+Pending deletes go when they are finished, and never before.
 
 A record of the metadata log goes when it is old enough and everybody who reads the log has it. Readers that do not come
 forward cannot keep it for ever: beyond a limit it goes all the same, which is logged as an error. The queue populator
@@ -11,16 +13,19 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
+from tidegate.core.copy_tasks import DATA_MOVER_TOPIC
+from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.dead_letters import SUFFIX as DEAD_LETTERS
 from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
+from tidegate.movement.mover_topics import MOVEMENT_RESULTS_TOPIC
+from tidegate.movement.topics import trim_carried_out
 from tidegate.pipeline.log import manifest
 from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings
 
 _DAY_SECONDS = 86_400.0
-_DEAD_LETTERS = ".dead-letters"
 _LONGEST_ROUND_SECONDS = 600.0
 _SHORTEST_ROUND_SECONDS = 1.0
 
@@ -54,13 +59,16 @@ class Retention:
         names = set(self._topics.names())
         if self._log_topic in names:
             self._trim_log(now)
-        if AUDIT_TOPIC in names and self._audit_seconds:
-            self._trim_by_age(AUDIT_TOPIC, now - self._audit_seconds)
+        for name in sorted(names & {AUDIT_TOPIC, DELETION_AUDIT_TOPIC}):
+            if self._audit_seconds:
+                self._trim_by_age(name, now - self._audit_seconds)
+        if self._settings.deletion.topic in names:
+            trim_carried_out(self._topics, self._settings.deletion.topic)
         for name in sorted(names):
-            if name.endswith(_DEAD_LETTERS):
+            if name.endswith(DEAD_LETTERS):
                 self._trim_by_age(name, now - self._letter_seconds)
-        if DATA_MOVER_TOPIC in names:
-            self._trim_by_age(DATA_MOVER_TOPIC, now - self._task_seconds)
+        for name in sorted({DATA_MOVER_TOPIC, MOVEMENT_RESULTS_TOPIC} & names):
+            self._trim_by_age(name, now - self._task_seconds)
         are_left = OBJECT_TASKS_TOPIC in names and not trim_finished(self._topics)
         if are_left and self._trim_by_age(OBJECT_TASKS_TOPIC, now - self._task_seconds):
             logger.error(

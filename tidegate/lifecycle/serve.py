@@ -10,11 +10,17 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from tidegate.assembly import open_location
 from tidegate.lifecycle import process
 from tidegate.lifecycle.acting.object_processor import ObjectProcessor
 from tidegate.lifecycle.buckets.populator import QueuePopulator
 from tidegate.lifecycle.process import ServiceContext
 from tidegate.lifecycle.topics import WORKERS
+from tidegate.movement.copy_progress import CopyProgress
+from tidegate.movement.locations import Locations
+from tidegate.movement.placer import Placer
+from tidegate.movement.trash import Trash
+from tidegate.pools.vault import Vault
 from tidegate.workers.process import run_threads
 from tidegate.workers.rate import InstallationRate
 from tidegate.workers.worker_thread import WorkerThread
@@ -29,18 +35,24 @@ def main() -> None:
 
 def _serve(context: ServiceContext) -> int:
     executor = ThreadPoolExecutor(context.settings.lifecycle.workers, thread_name_prefix="lifecycle-delete")
-    code = run_threads(_threads(context, executor), context.stop)
+    locations = Locations(context.tables, Vault.open(context.data), context.settings.locations, open_location)
+    trash = Trash(context.tables, context.topics, context.stores, locations, context.settings, stop=context.stop)
+    code = run_threads(_threads(context, executor, trash), context.stop)
     executor.shutdown(wait=False, cancel_futures=True)
+    trash.close()
+    locations.close()
     context.stores.close()
     context.topics.close()
     context.tables.close()
     return code
 
 
-def _threads(context: ServiceContext, executor: ThreadPoolExecutor) -> list[WorkerThread]:
+def _threads(context: ServiceContext, executor: ThreadPoolExecutor, trash: Trash) -> list[WorkerThread]:
     settings, tables, topics, stop = context.settings, context.tables, context.topics, context.stop
     lease_seconds = settings.topics.lease_seconds
     rate = InstallationRate(tables, WORKERS, settings.lifecycle.deletes_per_second, settings.lifecycle.deletes_burst)
+    progress = CopyProgress(tables, topics, deletion_topic=settings.deletion.topic)
+    placer = Placer(tables, progress, context.stores)
     populator = QueuePopulator(tables, topics, log_topic=settings.metalog.topic)
     deleters = [
         ObjectProcessor(
@@ -48,6 +60,8 @@ def _threads(context: ServiceContext, executor: ThreadPoolExecutor) -> list[Work
             topics,
             context.stores,
             settings.lifecycle,
+            placer,
+            trash,
             rate=rate,
             executor=executor,
             threads=settings.lifecycle.workers,

@@ -9,7 +9,6 @@ from tidegate.workers.retry_policy import RetryPolicy
 
 POPULATOR_GROUP = "lifecycle-queue-populator"
 OBJECT_GROUP = "lifecycle-object-processor"
-DATA_MOVER_GROUP = "lifecycle-data-mover"
 
 # The entries of the processes that act.
 WORKERS = "lifecycle/workers/"

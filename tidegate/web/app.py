@@ -10,7 +10,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate import __version__, metrics
 from tidegate.core.records import GatewayEntry
-from tidegate.web import api, errors, lifecycle, lifecycle_page, pages
+from tidegate.web import (
+    api,
+    audits,
+    deletion,
+    errors,
+    lifecycle,
+    lifecycle_page,
+    locations,
+    movement_page,
+    moves,
+    pages,
+    trash,
+)
 from tidegate.web.access import GivenToken, require_token
 from tidegate.web.host_check import HostCheck
 from tidegate.web.service import OfRequest, Service
@@ -25,6 +37,9 @@ _TAGS = [
     {"name": "users", "description": "Owners of pools."},
     {"name": "metadata log", "description": "Every change made through the gateway."},
     {"name": "lifecycle", "description": "Expiry of objects by the buckets' rules, and what it did."},
+    {"name": "deletion", "description": "Deletion of data that no record refers to any more, and purges."},
+    {"name": "locations", "description": "S3 endpoints to which the data of objects moves."},
+    {"name": "moves", "description": "Moves of objects to a location, and back."},
 ]
 
 
@@ -79,8 +94,14 @@ def create_app(service: Service, names: Collection[str]) -> FastAPI:
     errors.install(app)
     app.include_router(api.router)
     app.include_router(lifecycle.router)
+    app.include_router(deletion.router)
+    app.include_router(locations.router)
+    app.include_router(moves.router)
+    app.include_router(audits.router)
+    app.include_router(trash.router)
     app.include_router(pages.router)
     app.include_router(lifecycle_page.router)
+    app.include_router(movement_page.router)
 
     @app.get("/healthz", tags=["service"], summary="Whether the API and its tables answer; needs no token")
     def healthz(service: OfRequest) -> JSONResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from string import Template
@@ -32,3 +33,11 @@ def table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], empty: str) 
     head = "".join(f"<th scope=col>{escape(title)}</th>" for title in titles)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def shown_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

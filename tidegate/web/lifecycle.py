@@ -53,10 +53,13 @@ class RulesToSimulate(BaseModel):
 
 
 def inspector_of(service: OfRequest) -> Inspector:
-    return Inspector(service.tables, service.topics, service.settings.lifecycle, partial(_stores, service))
+    settings = service.settings
+    return Inspector(
+        service.tables, service.topics, settings.lifecycle, partial(stores_of, service), settings.locations
+    )
 
 
-def _stores(service: Service) -> Stores:
+def stores_of(service: Service) -> Stores:
     endpoints = service.directory.endpoints()
     if endpoints is None:
         raise Unavailable("the gateways are not ready; try again in a moment")

@@ -5,7 +5,6 @@ The status page, which everybody may see, has an overview without names.
 
 from __future__ import annotations
 
-from datetime import datetime
 from html import escape
 
 from fastapi import APIRouter, Depends
@@ -15,7 +14,7 @@ from tidegate.lifecycle.buckets.time_scale import demo_day_seconds
 from tidegate.lifecycle.queries.inspection import AuditView, LifecycledBucketView
 from tidegate.lifecycle.queries.pass_inspection import CurrentPassView, PassInspector, PassProgressView, PassView
 from tidegate.web.access import require_token_of_reader
-from tidegate.web.layout import page, table
+from tidegate.web.layout import page, section, shown_time, table
 from tidegate.web.lifecycle import control_of, inspector_of, passes_of
 from tidegate.web.service import OfRequest, Service
 
@@ -33,10 +32,10 @@ def lifecycle_page(service: OfRequest) -> HTMLResponse:
     content = (
         _demo(service)
         + _warnings(service, with_names=True)
-        + _section("Now", _now(current.running) + _waiting(current))
-        + _section("Buckets with rules", _buckets(inspector.buckets()))
-        + _section("Passes", _history(passes, with_names=True))
-        + _section("What was done", _records(inspector.audit(count=_RECORDS)))
+        + section("Now", _now(current.running) + _waiting(current))
+        + section("Buckets with rules", _buckets(inspector.buckets()))
+        + section("Passes", _history(passes, with_names=True))
+        + section("What was done", _records(inspector.audit(count=_RECORDS)))
     )
     return page("Lifecycle", content, refresh_seconds=_REFRESH_SECONDS)
 
@@ -47,11 +46,7 @@ def overview(service: Service) -> str:
     link = '<p><a href="/lifecycle">Buckets, passes and what was done</a>; the password is the admin token.</p>'
     running = _now(passes.current().running)
     told = _warnings(service, with_names=False) + running + _history(passes, with_names=False) + link
-    return _demo(service) + _section("Lifecycle", told)
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+    return _demo(service) + section("Lifecycle", told)
 
 
 def _demo(service: Service) -> str:
@@ -66,7 +61,7 @@ def _warnings(service: Service, *, with_names: bool) -> str:
     state = control_of(service).state()
     told = [] if state.enabled else ["Lifecycle is switched off."]
     if state.stopped_since is not None:
-        told.append(f"Lifecycle is stopped since {_time(state.stopped_since)}.")
+        told.append(f"Lifecycle is stopped since {shown_time(state.stopped_since)}.")
     if with_names:
         told += [f"Lifecycle is stopped in bucket {stop.bucket}." for stop in state.stopped_buckets]
         told += [f"No pass begins on {name}: {problem}." for name, problem in state.clock_problems.items()]
@@ -79,7 +74,7 @@ def _now(running: PassProgressView | None) -> str:
     if running is None:
         return "<p>No pass runs.</p>"
     actions = f", {running.finished:,} of {running.planned:,} actions finished" if running.planned else ""
-    since, buckets = _time(running.since), f"{running.buckets:,} buckets"
+    since, buckets = shown_time(running.since), f"{running.buckets:,} buckets"
     return f"<p>A pass is <b>{escape(running.stage)}</b> since {since}: {buckets}{actions}.</p>"
 
 
@@ -103,7 +98,7 @@ def _cells(view: PassView) -> tuple[str, ...]:
     took = f"{(view.ended_at - view.now).total_seconds():.1f} s" if view.ended_at is not None else ""
     outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(view.outcomes.items()))
     why = f"{view.trigger}{', dry run' if view.dry_run else ''}"
-    return _time(view.now), took, view.engine, why, view.status, f"{view.buckets:,}", f"{view.planned:,}", outcomes
+    return shown_time(view.now), took, view.engine, why, view.status, f"{view.buckets:,}", f"{view.planned:,}", outcomes
 
 
 def _told(view: PassView) -> str:
@@ -117,12 +112,17 @@ def _told(view: PassView) -> str:
 
 def _records(views: list[AuditView]) -> str:
     rows = [
-        (_time(view.at), view.bucket, view.key, view.version_id, view.action, view.rule_id, view.outcome, view.reason)
+        (
+            shown_time(view.at),
+            view.bucket,
+            view.key,
+            view.version_id,
+            view.action,
+            view.rule_id,
+            view.outcome,
+            view.reason,
+        )
         for view in reversed(views)
     ]
     titles = ("When", "Bucket", "Key", "Version", "Action", "Rule", "Outcome", "Reason")
     return table(titles, rows, "Lifecycle has done nothing yet.")
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -11,11 +11,13 @@ from pydantic import BaseModel
 
 from tidegate import __version__, metrics
 from tidegate.administration import GatewayView, list_gateways, view_pool
-from tidegate.assembly import open_tables, open_topics
+from tidegate.assembly import open_location, open_tables, open_topics
 from tidegate.datadir import DataDirectory
 from tidegate.lifecycle.acting.stop_switch import read_stops
 from tidegate.lifecycle.passes.clock_guard import clock_problems
 from tidegate.metalog_reader import MetalogReader
+from tidegate.movement.locations import Locations
+from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables, Topics
@@ -39,17 +41,21 @@ class Service:
     tables: Tables
     topics: Topics
     registry: Registry
+    locations: Locations
     admin_token: str
 
     @classmethod
     def open(cls, directory: DataDirectory, settings: Settings) -> Service:
         tables = open_tables(settings, directory.path)
+        vault = Vault.open(directory.path)
+        changes = ChangeCounter(directory.path)
         return cls(
             directory=directory,
             settings=settings,
             tables=tables,
             topics=open_topics(settings, directory.path),
-            registry=Registry(tables, Vault.open(directory.path), directory.path, settings),
+            registry=Registry(tables, vault, directory.path, settings),
+            locations=Locations(tables, vault, settings.locations, open_location, changed=changes.bump),
             admin_token=directory.admin_token(settings),
         )
 
@@ -82,6 +88,7 @@ class Service:
         return metrics.render()
 
     def close(self) -> None:
+        self.locations.close()
         self.topics.close()
         self.tables.close()
 

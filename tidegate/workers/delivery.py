@@ -42,21 +42,27 @@ class Delivery(Generic[Task]):
 
 
 class Disposition(Enum):
-    """What becomes of a message. `LEFT` is neither done nor failed: it is delivered again as it is."""
+    """What becomes of a message. `LEFT` is neither done nor failed: it is delivered again as it is. `POSTPONED` is not
+    failed either: it is delivered again at a time that the answer names. `BUSY` is no answer yet: the work goes on."""
 
     DONE = "done"
     RETRY = "retried"
     DEAD_LETTER = "dead-lettered"
+    POSTPONED = "postponed"
     LEFT = "left"
+    BUSY = "busy"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of a `RETRY` there are as many as the policy allows; what still fails then becomes a dead letter."""
+    """Of a `RETRY` there are as many as the policy allows; what still fails then becomes a dead letter. `not_before`
+    (Unix time) is when what was postponed comes again."""
 
     disposition: Disposition
     reason: str = ""
+    not_before: float = 0.0
 
 
 DONE = Answer(Disposition.DONE)
 LEFT = Answer(Disposition.LEFT)
+BUSY = Answer(Disposition.BUSY)

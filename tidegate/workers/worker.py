@@ -35,17 +35,31 @@ Handle = Callable[[Delivery[Task]], None]
 HandleBatch = Callable[[Sequence[Delivery[Task]]], Iterable[Answer]]
 
 
+class _Silence:
+    """How long a consumer was not heard of at most, while a batch was under way."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self.longest = 0.0
+
+    def end(self) -> None:
+        now = time.monotonic()
+        self.longest = max(self.longest, now - self._since)
+        self._since = now
+
+
 class Worker(Generic[Task]):
     """Has every message of the topic seen to by one of two functions.
 
     `handle` sees to one message. If it raises `Unavailable` the message is tried again, as `retries` has it, and then
     becomes a dead letter, at once where it raises another error of Tidegate's. Whatever else it raises ends the worker.
     `handle_batch` sees to several, and answers for each, in their order; it takes from the `rate` itself. No message
-    may take as long as the lease: it would be delivered to another worker meanwhile.
+    may take as long as the lease: it would be delivered to another worker meanwhile. A `handle_batch` whose messages
+    take longer gives `BUSY` beside its answers, at least every quarter of a lease, which keeps the lease.
 
     `decode` makes a task from a message's value and raises `InvalidInput` where it is none: that is a dead letter.
     `appends` are the topics to which the functions append: what they got since is told when a message comes again.
-    `lease_seconds` are those of the topics. For one thread.
+    `lease_seconds` are those of the topics. `acknowledged` is told how many messages were. For one thread.
     """
 
     def __init__(
@@ -63,6 +77,7 @@ class Worker(Generic[Task]):
         appends: Sequence[str] = (),
         lease_seconds: float = _DEFAULT_LEASE_SECONDS,
         size: BatchSize | None = None,
+        acknowledged: Callable[[int], None] = lambda count: None,
         stop: Flag,
     ) -> None:
         assert (handle is None) is not (handle_batch is None), "one function sees to the messages"
@@ -77,6 +92,7 @@ class Worker(Generic[Task]):
         self._lease_seconds = lease_seconds
         self._size = size or BatchSize(_FIRST_BATCH, least=1, most=_MOST, lease_seconds=lease_seconds)
         self._redelivery = Redelivery(tables, topics, topic=topic, group=group, appends=appends)
+        self._acknowledged = acknowledged
         self._stop = stop
         self._consumer: Consumer | None = None
         self._lag_shown_at = float("-inf")
@@ -133,13 +149,24 @@ class Worker(Generic[Task]):
         deliveries = [Delivery(message, task, prior if id(message) in again else None) for message, task in tasks]
         if again:
             self._count("redelivered", len(again))
-        finished = self._settle(consumer, deliveries, self._handle_batch(deliveries))
+        silence = _Silence()
+        finished = self._settle(consumer, deliveries, self._kept(consumer, self._handle_batch(deliveries), silence))
+        silence.end()
         seconds = time.monotonic() - began
         self._size.observe(len(deliveries), seconds)
         metrics.WORKER_BATCH_SECONDS.labels(self._topic, self._group).observe(seconds)
         # Once the lease was lost, what was acknowledged comes again all the same, and must be remembered.
-        if seconds < self._lease_seconds:
+        if silence.longest < self._lease_seconds:
             self._redelivery.end(finished)
+
+    def _kept(self, consumer: Consumer, answers: Iterable[Answer], silence: _Silence) -> Iterator[Answer]:
+        """The answers; while there is none yet, the lease is kept."""
+        for answer in answers:
+            if answer.disposition is Disposition.BUSY:
+                consumer.renew()
+                silence.end()
+            else:
+                yield answer
 
     def _settle(
         self, consumer: Consumer, deliveries: Sequence[Delivery[Task]], answers: Iterable[Answer]
@@ -164,9 +191,14 @@ class Worker(Generic[Task]):
     def _acknowledge(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         if messages:
             consumer.acknowledge(messages)
+            self._acknowledged(len(messages))
             self._count(Disposition.DONE.value, len(messages))
 
     def _put_aside(self, consumer: Consumer, message: Message, answer: Answer) -> None:
+        if answer.disposition is Disposition.POSTPONED:
+            consumer.retry_later(message, not_before=answer.not_before)
+            self._count(Disposition.POSTPONED.value)
+            return
         if answer.disposition is Disposition.RETRY and self._retries.may_retry(message.attempt):
             delay = self._retries.delay(message.attempt, random.random)
             consumer.retry_later(message, not_before=time.time() + delay)

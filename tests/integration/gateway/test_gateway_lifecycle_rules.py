@@ -14,6 +14,7 @@ from metadata_log import settings_of
 from places import Place
 from raw_http import Answer, request
 from replayed import all_events, direct_client
+from stored_locations import store_location_of
 
 from tidegate.assembly import open_tables
 from tidegate.core.events import Event, EventKind
@@ -105,6 +106,7 @@ CASES = [pytest.param(code, body, id=what) for code, causes in REFUSED.items() f
 @pytest.fixture(scope="module")
 def ruled(place: Place) -> str:
     place.s3.create_bucket(Bucket=BUCKET)
+    store_location_of(place.service, "cold", "GLACIER")
     return BUCKET
 
 
@@ -151,6 +153,13 @@ def test_rules_without_an_id_are_given_one_that_stays(place: Place, bucket: str)
     ids = re.findall(rb"<ID>(.+?)</ID>", first)
     assert len(ids) == 2 and ids[1] == b"named" and ids[0] != b"named"
     assert lifecycle(place, "GET").body == first
+
+
+def test_a_transition_names_a_class_that_a_location_serves(place: Place, bucket: str) -> None:
+    assert put(place, document(rule(move(DAYS)))).status == 200
+    refused = put(place, document(rule(move(DAYS, "STANDARD_IA"))))
+    assert (refused.status, refused.code) == (400, "MalformedXML")
+    assert b"one that a location serves: " in refused.body and b"GLACIER" in refused.body
 
 
 def test_the_minimum_size_of_transitions_is_kept(place: Place, bucket: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lifecycle_world import DAY, World
+from stored_locations import store_location_of
 
 RULES: list[dict[str, Any]] = [
     {"ID": "temporary", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 1}},
@@ -19,6 +20,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def bucket(world: World, fresh_name: Callable[[str], str]) -> str:
+    store_location_of(world.service, "cold", "GLACIER")
     return world.bucket(fresh_name("commands"), *RULES)
 
 

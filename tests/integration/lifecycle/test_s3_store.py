@@ -213,5 +213,5 @@ class _server:
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(store: S3Store, bucket: str) -> None:
     store.list_versions(bucket)
-    store._local.connection.sock.shutdown(socket.SHUT_RDWR)
+    store._endpoint._idle[-1].sock.shutdown(socket.SHUT_RDWR)
     assert store.list_versions(bucket).versions == ()

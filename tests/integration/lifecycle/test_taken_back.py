@@ -27,6 +27,8 @@ from tidegate.lifecycle.passes.pass_lock import PassLock
 from tidegate.lifecycle.passes.pass_watch import PassWatch
 from tidegate.lifecycle.passes.planner import PassContext
 from tidegate.lifecycle.topics import WORKERS, backlog, create_topics
+from tidegate.movement.copy_progress import CopyProgress
+from tidegate.movement.placer import Placer
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.settings import load
@@ -76,12 +78,14 @@ class Roles:
     def act(self, name: str) -> Counter[tuple[str, str, str]]:
         """Carries out what is queued: by key, outcome and reason."""
         ends = AuditTrail(self.topics).ends()
+        progress = CopyProgress(self.tables, self.topics, deletion_topic=self.settings.deletion.topic)
         with ThreadPoolExecutor(4) as executor:
             processor = ObjectProcessor(
                 self.tables,
                 self.topics,
                 self.stores,
                 self.lifecycle,
+                Placer(self.tables, progress, self.stores),
                 rate=InstallationRate(self.tables, WORKERS),
                 executor=executor,
                 threads=4,

@@ -25,7 +25,8 @@ from running_service import PoolKey, RunningService, words_of
 from tidegate import processes
 
 _MAKE_DIRECTORIES = 'cd "$1" && mkdir -p data pool log-table && chown "$2" data pool log-table && shift 2 && exec "$@"'
-_MODULES = [f"tidegate.{name}" for name in ("gateway.serve", "web.serve", "lifecycle.serve", "lifecycle.serve_passes")]
+_SERVING = ("gateway.serve", "web.serve", "movement.serve", "lifecycle.serve", "lifecycle.serve_passes")
+_MODULES = [f"tidegate.{name}" for name in _SERVING]
 _BLOCK = bytes(1 << 20)
 
 

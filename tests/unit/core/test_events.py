@@ -55,6 +55,6 @@ def test_bytes_that_are_no_event_are_refused(data):
 
 def test_kinds_have_the_names_that_readers_of_the_log_rely_on():
     assert [kind.value for kind in EventKind] == [
-        *("put", "delete", "delete-marker", "upload-started", "upload-aborted", "tagging"),
+        *("put", "delete", "delete-marker", "upload-started", "upload-aborted", "tagging", "moved"),
         *("bucket-created", "bucket-deleted", "bucket-attributes"),
     ]

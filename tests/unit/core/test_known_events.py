@@ -53,3 +53,11 @@ def test_uploads_are_known_as_begun_or_ended() -> None:
     for end in (event(2, EventKind.UPLOAD_ABORTED, upload_id="u"), put(2, upload_id="u")):
         assert KnownEvents([begun, end]).has_upload("u", is_open=False)
     assert not KnownEvents().has_upload("u", is_open=False)
+
+
+def test_a_move_is_no_write_and_no_deletion() -> None:
+    moved = event(12, EventKind.MOVED, storage_class="GLACIER")
+    known = KnownEvents([put(10.5, tags=(("a", "1"),)), moved])
+    assert known.has_null_version(EventKind.PUT, "e", 10) and known.may_have("")
+    assert known.has_tags("", (("a", "1"),)) and not known.has_deletion("")
+    assert not KnownEvents([moved]).may_have("")

@@ -36,13 +36,15 @@ from tidegate.lifecycle.passes.pass_watch import PassWatch
 from tidegate.lifecycle.passes.plan_files import plan_folder
 from tidegate.lifecycle.passes.planner import PassContext
 from tidegate.lifecycle.topics import WORKERS, backlog, create_topics
+from tidegate.movement.copy_progress import CopyProgress
+from tidegate.movement.placer import Placer
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Record, Store
 from tidegate.settings import LifecycleSettings, Settings
 from tidegate.workers.rate import InstallationRate
 
-LOG = "metadata-log"
+LOG, DELETION = "metadata-log", "deletion"
 SECOND = 1_000_000_000
 
 
@@ -62,6 +64,7 @@ class LifecyclePlace:
         self.tables = SqliteTables(data / "tables.db")
         self.topics = FileTopics(data / "topics", lease_seconds=30)
         self.topics.create(LOG, 2)
+        self.topics.create(DELETION, 1)
         create_topics(self.topics)
         settings = Settings()
         self.settings = LifecycleSettings(engine="listing", day_seconds=100, listing_limit=5)
@@ -151,6 +154,7 @@ class LifecyclePlace:
             self.topics,
             self.open_stores(),
             self.settings,
+            Placer(self.tables, CopyProgress(self.tables, self.topics, deletion_topic=DELETION), self.open_stores()),
             rate=InstallationRate(self.tables, WORKERS, per_second),
             executor=executor,
             threads=2,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.core.errors import Conflict, NotFound, TidegateError
 from tidegate.core.events import Pairs
@@ -18,7 +19,8 @@ from tidegate.ports import Look
 @dataclass
 class MemoryStore:
     """`versions` holds each key's versions, the newest first. `trouble` is raised by the next changes, one each,
-    before or after they are made; `refused` are the keys of which deletes fail, with what code."""
+    before or after they are made; `refused` are the keys of which deletes fail, with what code. `placed` are the
+    requests to record where data lies, answered with `place_outcome`."""
 
     state: Versioning = Versioning.OFF
     versions: dict[str, list[ListedVersion]] = field(default_factory=dict)
@@ -28,6 +30,8 @@ class MemoryStore:
     trouble: list[tuple[str, TidegateError]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    placed: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+    place_outcome: str = "placed"
     before_delete: Callable[[], None] = lambda: None
     _number: int = 0
 
@@ -155,6 +159,12 @@ class MemoryStore:
             raise NotFound(upload_id)
         self.uploads = left
         with_trouble()
+
+    def place(self, bucket: str, key: str, version_id: str, request: Mapping[str, object]) -> dict[str, Any]:
+        with_trouble = self._begin("place")
+        self.placed.append((key, version_id, dict(request)))
+        with_trouble()
+        return {"outcome": self.place_outcome, "reason": ""}
 
     def close(self) -> None:
         pass

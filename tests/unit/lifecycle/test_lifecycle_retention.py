@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from lifecycle_place import DAYS, LOG, LifecyclePlace, rule_set
 
+from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.lifecycle.retention import Retention
 from tidegate.lifecycle.topics import OBJECT_GROUP, POPULATOR_GROUP
+from tidegate.movement.topics import DELETION_GROUP, create_deletion_topics
 from tidegate.pipeline.log import manifest
 from tidegate.pipeline.log.manifest import Manifest
 from tidegate.ports import Record
-from tidegate.settings import LifecycleSettings, MetalogSettings, Settings
+from tidegate.settings import DeletionSettings, LifecycleSettings, MetalogSettings, Settings
 
 DAY = 86_400
 KEPT = MetalogSettings().keep_days * DAY
@@ -120,6 +122,32 @@ def test_what_was_handed_over_long_ago_goes(place: LifecyclePlace, tmp_path: Pat
     assert held(place, DATA_MOVER_TOPIC) == 3
     retention(place, tmp_path).run_once(time.time() + 31 * DAY)
     assert held(place, DATA_MOVER_TOPIC) == 0
+
+
+def test_finished_pending_deletes_go_and_others_stay_however_old(place: LifecyclePlace, tmp_path: Path) -> None:
+    create_deletion_topics(place.topics, DeletionSettings(partitions=1))
+    append(place, "deletion", 5)
+    keeper = retention(place, tmp_path)
+    keeper.run_once(time.time() + 1000 * DAY)
+    assert held(place, "deletion") == 5
+    consumer = place.topics.consumer("deletion", DELETION_GROUP)
+    messages = consumer.poll(5, 5)
+    consumer.acknowledge([messages[0], messages[3]])
+    consumer.retry_later(messages[1], not_before=time.time() + 3600)
+    keeper.run_once(time.time() + 1000 * DAY)
+    assert place.topics.bounds("deletion") == [(2, 5)]
+    assert place.topics.lag("deletion", DELETION_GROUP) == 3
+    consumer.close()
+
+
+def test_records_of_the_deletion_audit_go_when_their_days_are_over(place: LifecyclePlace, tmp_path: Path) -> None:
+    create_deletion_topics(place.topics, DeletionSettings())
+    append(place, DELETION_AUDIT_TOPIC, 5)
+    keeper = retention(place, tmp_path, audit_retention_days=3)
+    keeper.run_once(time.time() + 3 * DAY - 60)
+    assert held(place, DELETION_AUDIT_TOPIC) == 5
+    keeper.run_once(time.time() + 3 * DAY + 60)
+    assert held(place, DELETION_AUDIT_TOPIC) == 0
 
 
 def test_dead_letters_of_every_topic_go_after_their_days(place: LifecyclePlace, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from plans import generated
 
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, BucketContext
+from tidegate.core.lifecycle.rules import STORAGE_CLASSES
 from tidegate.core.lifecycle.subjects import Upload, Version, Versioning
 
 HISTORIES = int(os.environ.get("HISTORIES", "1000"))
@@ -20,6 +21,9 @@ KEY = "k"
 PRESENTS = (MIDNIGHT + 4 * DAY - 1, MIDNIGHT + 4 * DAY)
 _STEPS = (3600 * SECOND, 1, 6 * 3600 * SECOND, 2 * 3600 * SECOND, DAY // 2, DAY, DAY + 1)
 _SIZES = (0, 1, SMALL_OBJECT_BYTES - 1, SMALL_OBJECT_BYTES, SMALL_OBJECT_BYTES + 1)
+_MOVED_TO = ("GLACIER", "STANDARD_IA", "DEEP_ARCHIVE", "STANDARD")
+# What locations serve: everything, or a few classes.
+_SERVED = (STORAGE_CLASSES, STORAGE_CLASSES, STORAGE_CLASSES, ("STANDARD_IA", "GLACIER"))
 _TAGS = ((("a", "1"),), (), (("a", "1"), ("b", "1")), (("a", "2"),))
 
 
@@ -91,6 +95,12 @@ class Writer:
             named = "" if self.state is Versioning.OFF else self.choose(["", *self.versions])
             self.note(EventKind.TAGGING, version_id=named, tags=self.choose(_TAGS))
 
+    def move(self):
+        """The data of a version goes elsewhere. Without an id the null version is meant, which need not be there."""
+        if self.versions:
+            named = self.choose([*self.versions, ""])
+            self.note(EventKind.MOVED, version_id=named, storage_class=self.choose(_MOVED_TO))
+
     def start_upload(self):
         self.made += 1
         self.uploads.append(f"u{self.made}")
@@ -109,7 +119,7 @@ class Writer:
             self.versions = ["null" for _ in self.versions]
 
 
-MOVES = (
+CHANGES = (
     Writer.put,
     Writer.put,
     Writer.put,
@@ -131,12 +141,12 @@ def histories(draw):
     writer = Writer("uid", KEY, choose, choose([Versioning.ENABLED, *Versioning]))
     for _ in range(draw(st.integers(1, 12))):
         writer.tick()
-        choose(MOVES)(writer)
+        choose((*CHANGES, Writer.move))(writer)
     bucket_context = BucketContext(
         writer.state,
         day_seconds=draw(st.sampled_from([86_400, 43_200, 10])),
         minimum_transition_bytes=draw(st.sampled_from([0, 128 * 1024])),
-        transitions_act=draw(st.booleans()),
+        classes=draw(st.sampled_from(_SERVED)),
         keeps_null_markers=draw(st.sampled_from([False, False, False, True])),
     )
     return History(tuple(writer.events), bucket_context)
@@ -172,6 +182,8 @@ def fold(events):
             versions = _without(versions, event.version_id or "null")
         elif event.operation is EventKind.TAGGING:
             versions = _tagged(versions, event)
+        elif event.operation is EventKind.MOVED:
+            versions = [_in_class(version, event) for version in versions]
         elif event.operation is EventKind.UPLOAD_STARTED:
             uploads[event.upload_id] = Upload(event.upload_id, event.ts_ns)
         elif event.operation is EventKind.UPLOAD_ABORTED:
@@ -202,6 +214,11 @@ def _tagged(versions, event):
             tagged = replace(version, tags=event.tags, tagged_ns=event.ts_ns)
             return [*versions[:position], tagged, *versions[position + 1 :]]
     return versions
+
+
+def _in_class(version, event):
+    is_meant = version.version_id == (event.version_id or "null")
+    return replace(version, storage_class=event.storage_class) if is_meant else version
 
 
 def _moved(before, versions, event):

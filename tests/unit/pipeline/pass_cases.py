@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from history_cases import MOVES, Writer, fold, version_of
+from history_cases import CHANGES, Writer, fold, version_of
 from hypothesis import strategies as st
 from lifecycle_cases import DAY, MIDNIGHT, SECOND, rule_sets
 from plans import generated
@@ -43,17 +43,18 @@ class Life:
         self.shard = shard("b", self.key)
         self.cursor = None
         self.landed = 0
+        self.handed_over = set()
 
     @property
     def bucket_context(self):
-        return BucketContext(self.writer.state, day_seconds=self.day_seconds, transitions_act=False)
+        return BucketContext(self.writer.state, day_seconds=self.day_seconds)
 
     def write_until(self, now_ns, since_ns):
         """What clients do before a pass, and after all passes before it, of which `since_ns` is the latest."""
         for _ in range(self.random.randint(0, 4)):
             later_ns = max(self.writer.ts_ns, since_ns) + self.random.choice([SECOND, HOUR, 9 * HOUR, DAY])
             self._set_clock(min(later_ns, max(now_ns - SECOND, since_ns)))
-            self.random.choice(MOVES)(self.writer)
+            self.random.choice(CHANGES)(self.writer)
         if self.random.random() < _EDITS:
             self.rules = self.random.choice(self.rule_sets)
 
@@ -73,6 +74,9 @@ class Life:
         self.parts = partition(self.rules, day_seconds=self.day_seconds)
         self.plan = plan_shard(self.cursor, self.parts, self.clock, walker_interval_ns=0)
         self.failed = []
+        self.hands_over = False
+        if self.plan.walk.is_full:
+            self.handed_over.clear()
 
     def walked(self):
         if self.plan.walk is Walk.NONE:
@@ -103,9 +107,27 @@ class Life:
 
     def act(self, entry, now_ns):
         """What a worker does with a task, or that it fails."""
-        if self.random.random() < _FAILS:
+        if entry.effect is Effect.TRANSITION:
+            self._hand_over(entry, now_ns)
+        elif self.random.random() < _FAILS:
             self.failed.append(entry.became_due_ns)
-            return
+        else:
+            self._act(entry, now_ns)
+
+    def _hand_over(self, entry, now_ns):
+        """No pass waits for a move, nor learns that it failed: the next full walk looks again."""
+        self.hands_over = True
+        self.handed_over.add((entry.version_id, entry.since_ns))
+        there = {version.version_id for version in self.held()[0] if not version.is_marker}
+        if self.random.random() >= _FAILS and (entry.version_id or "null") in there:
+            self._set_clock(now_ns + SECOND)
+            self.writer.note(EventKind.MOVED, version_id=entry.version_id, storage_class=entry.storage_class)
+
+    def is_awaited(self, entry):
+        """Whether this pass must plan what is due."""
+        return (entry.version_id, entry.since_ns) not in self.handed_over
+
+    def _act(self, entry, now_ns):
         self._set_clock(now_ns + SECOND)
         writer = self.writer
         if entry.effect is Effect.ABORT_UPLOAD:
@@ -131,6 +153,7 @@ class Life:
             shard=self.shard,
             walked=walked,
             settled_until_ns=settled_ns,
+            revisit_ns=self.clock.now_ns + int(self.day_seconds * SECOND) if self.hands_over else 0,
         )
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event as Flag
 from typing import Any
 
@@ -16,8 +16,9 @@ import pytest
 from prometheus_client import REGISTRY
 from storage import LEASE_SECONDS, Storage
 
+from tidegate.adapters.file_topics import FileTopics
 from tidegate.core.errors import InvalidInput, Refused, Unavailable
-from tidegate.workers.delivery import Delivery
+from tidegate.workers.delivery import BUSY, DONE, Answer, Delivery, Disposition
 from tidegate.workers.rate import InstallationRate
 from tidegate.workers.retry_policy import RetryPolicy
 from tidegate.workers.worker import Worker
@@ -104,6 +105,34 @@ def test_a_retry_waits_for_its_delay_and_holds_up_nothing(storage: Storage) -> N
     finish(worker(storage, fail_first, retries=RetryPolicy(delays=(3600.0,), tries=2)))
     assert sorted(seen) == [1, 2]
     assert storage.topics.lag(TOPIC, GROUP) == 1
+
+
+def test_a_message_that_takes_longer_than_the_lease_is_delivered_once_while_the_worker_says_that_it_is_busy(
+    storage: Storage,
+) -> None:
+    lease_seconds = 0.4
+    topics = FileTopics(storage.directory / "topics", lease_seconds=lease_seconds)
+    storage.append(TOPIC, [b"1"])
+    delivered_again = []
+
+    def take_long(deliveries: Sequence[Delivery[int]]) -> Iterator[Answer]:
+        other = topics.consumer(TOPIC, GROUP)
+        until = time.monotonic() + 4 * lease_seconds
+        while time.monotonic() < until:
+            delivered_again.extend(other.poll(10, 0.05))
+            yield BUSY
+        other.close()
+        yield from [DONE] * len(deliveries)
+
+    busy = Worker(
+        topics, storage.tables, topic=TOPIC, group=GROUP, decode=number, handle_batch=take_long,
+        lease_seconds=lease_seconds, stop=Flag(),
+    )  # fmt: skip
+    assert busy.run_once(wait_seconds=5.0) == 1
+    busy.close()
+    assert delivered_again == []
+    assert topics.lag(TOPIC, GROUP) == 0
+    topics.close()
 
 
 def test_a_fault_leaves_the_batch_to_be_delivered_again_and_the_function_is_told(storage: Storage) -> None:
@@ -200,3 +229,32 @@ def test_a_process_that_is_killed_between_acting_and_acknowledging_is_told_to_th
     assert told == [(7, True, [b"done 7"])]
     assert counted("redelivered") == redelivered + 1
     assert storage.topics.lag(TOPIC, GROUP) == 0
+
+
+def test_what_is_postponed_comes_at_its_time_and_is_no_failure(storage: Storage) -> None:
+    before = {result: counted(result) for result in ("postponed", "done", "retried")}
+    storage.append(TOPIC, [b"1"])
+    not_before, seen, acknowledged = time.time() + 1.0, [], []
+
+    def handle_batch(deliveries: Sequence[Delivery[int]]) -> list[Answer]:
+        seen.extend((delivery.task, time.time()) for delivery in deliveries)
+        is_early = time.time() < not_before
+        return [Answer(Disposition.POSTPONED, not_before=not_before) if is_early else DONE for _ in deliveries]
+
+    made: Worker[int] = Worker(
+        storage.topics,
+        storage.tables,
+        topic=TOPIC,
+        group=GROUP,
+        decode=number,
+        handle_batch=handle_batch,
+        retries=RetryPolicy(delays=(0.0,), tries=1),
+        acknowledged=acknowledged.append,
+        stop=Flag(),
+    )
+    while not acknowledged:
+        made.run_once(0.2)
+    made.close()
+    assert [task for task, _ in seen] == [1, 1] and seen[1][1] >= not_before
+    assert {result: counted(result) - before[result] for result in before} == {"postponed": 1, "done": 1, "retried": 0}
+    assert acknowledged == [1] and letters(storage) == []

@@ -37,16 +37,14 @@ class BucketContext:
     """What decisions depend on beside the rules.
 
     `minimum_transition_bytes` 0 lets small objects move, too. `classes` are the storage classes from the warmest to
-    the coldest. `transitions_act` False says that nothing carries out transitions: they are planned where nothing
-    else is due, and do not hold up the expirations that they would otherwise go before. `keeps_null_markers` says that
-    the store cannot remove delete markers of the null version.
+    the coldest; nothing moves to any other. `keeps_null_markers` says that the store cannot remove delete markers of
+    the null version.
     """
 
     versioning: Versioning = Versioning.OFF
     day_seconds: float = REAL_DAY_SECONDS
     minimum_transition_bytes: int = SMALL_OBJECT_BYTES
     classes: tuple[str, ...] = STORAGE_CLASSES
-    transitions_act: bool = True
     keeps_null_markers: bool = False
 
     def coldness(self, storage_class: str) -> int:
@@ -121,7 +119,9 @@ def _obstacles(
 
 def _obstacles_to_transition(context: EvaluationContext, pair: RuleAction, version: Version) -> Iterator[str]:
     target, bucket_context = pair.action.storage_class, context.bucket_context
-    if bucket_context.coldness(target) <= bucket_context.coldness(version.storage_class):
+    if target not in bucket_context.classes:
+        yield f"no location serves the storage class {target}"
+    elif bucket_context.coldness(target) <= bucket_context.coldness(version.storage_class):
         yield f"it is in {version.storage_class or 'STANDARD'}, from where nothing moves to {target}"
     smallest = smallest_to_move(pair, context.minimum, bucket_context)
     if version.size < smallest:

@@ -115,7 +115,7 @@ def _precedence(assessment: Assessment, bucket_context: BucketContext) -> tuple[
     if assessment.permanent:
         order = 0
     elif assessment.effect is Effect.TRANSITION:
-        order = 1 if bucket_context.transitions_act else 3
+        order = 1
     else:
         order = 2
     return (

@@ -7,12 +7,12 @@ is found by walking; so is what takes longer to become due than the log reaches 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 
 from tidegate.core.lifecycle.due import SECOND_NS, longest_wait_ns
-from tidegate.core.lifecycle.rules import ActionKind, RuleAction, RuleSet, digest
+from tidegate.core.lifecycle.rules import STORAGE_CLASSES, ActionKind, RuleAction, RuleSet, digest
 
 REPLAY_KINDS = frozenset(
     {
@@ -52,16 +52,22 @@ def wait_ns(pair: RuleAction, *, day_seconds: float) -> int:
 
 
 def partition(
-    rule_set: RuleSet, *, day_seconds: float, retention_ns: int | None = None, allowance_ns: int = 0
+    rule_set: RuleSet,
+    *,
+    day_seconds: float,
+    classes: Collection[str] = STORAGE_CLASSES,
+    retention_ns: int | None = None,
+    allowance_ns: int = 0,
 ) -> Partition:
     """`retention_ns` is how far back the log is complete (None: to the bucket's creation). `allowance_ns` is what
-    must be left of it when an action becomes due: the time until the next pass."""
+    must be left of it when an action becomes due: the time until the next pass. Transitions to other classes than
+    these are left out: when a location comes to serve one, that is as if a rule had been added."""
 
     def replayed(pair: RuleAction) -> bool:
         needed_ns = wait_ns(pair, day_seconds=day_seconds) + allowance_ns
         return is_replay_eligible(pair) and (retention_ns is None or needed_ns <= retention_ns)
 
-    active = rule_set.active()
+    active = [pair for pair in rule_set.active() if pair.action.storage_class in ("", *classes)]
     replay = tuple(filter(replayed, active))
     walk = tuple(filterfalse(replayed, active))
     return Partition(

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidegate.core.copy_tasks import DATA_MOVER_TOPIC
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC
-
-DATA_MOVER_TOPIC = "backbeat-data-mover"
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,11 @@ class RuleSet:
         """Whether the tags of objects must be known at all."""
         return any(pair.rule.filter.tags for pair in self.active())
 
+    @property
+    def has_transitions(self) -> bool:
+        """Whether the storage classes of objects must be known at all."""
+        return any(pair.action.kind.is_transition for pair in self.active())
+
     def digest(self) -> str:
         """Of what the set does: neither names of rules nor the way it was written count."""
         return digest({"minimum": self.minimum.value, "rules": [rule.digest() for rule in self.rules]})

@@ -37,9 +37,9 @@ def parse_lifecycle(
 ) -> RuleSet:
     """The configuration, checked; an `S3Error` with S3's code where it breaks a rule.
 
-    Storage classes come from the warmest to the coldest. `strict` refuses what S3 refuses and real clients and
-    trials nevertheless send: see `rule_checks`, and several predicates side by side in a Filter, which otherwise
-    are read as if And stood around them.
+    Storage classes come from the warmest to the coldest; a transition can name no other. `strict` refuses what S3
+    refuses and real clients and trials nevertheless send: see `rule_checks`, and several predicates side by side in a
+    Filter, which otherwise are read as if And stood around them.
     """
     classes = tuple(storage_classes)
     root = read_document(body, "LifecycleConfiguration")
@@ -169,8 +169,14 @@ def _noncurrent_transition(node: Node, storage_classes: tuple[str, ...]) -> Acti
 def _storage_class(node: Node, fields: dict[str, list[Node]], storage_classes: tuple[str, ...]) -> str:
     name = fields["StorageClass"][0].word() if "StorageClass" in fields else ""
     if name not in storage_classes:
-        raise malformed(f"the StorageClass of {node.name} must be one of {', '.join(storage_classes)}")
+        raise malformed(f"the StorageClass of {node.name} must be {_served(storage_classes)}")
     return name
+
+
+def _served(storage_classes: tuple[str, ...]) -> str:
+    if not storage_classes:
+        return "served by a location, and there is none yet: an administrator makes one with tidegate location create"
+    return f"one that a location serves: {', '.join(storage_classes)}"
 
 
 def _integer(fields: dict[str, list[Node]], name: str) -> int | None:

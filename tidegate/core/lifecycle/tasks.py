@@ -6,6 +6,7 @@ conditionally and what an operator needs to understand it.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 
@@ -80,6 +81,14 @@ class ObjectTask(VersionAttributes, frozen=True):
         """`context` is what the planned action does not say: whose it is, and what the version was found to be."""
         return cls(**{name: getattr(planned, name) for name in _OF_PLANNED}, **context)
 
+    @property
+    def unmodified_since(self) -> str:
+        """For a task from the log, which does not know the store's time. A rewrite that the plan did not know of came
+        after the action was due. The middle is the farthest from both, should the clocks of store and gateway differ.
+        """
+        since_ns = self.created_ns + max(max(self.due_ns, self.became_due_ns) - self.created_ns, 0) // 2
+        return datetime.fromtimestamp(since_ns / 1_000_000_000, UTC).isoformat()
+
     def to_bytes(self) -> bytes:
         values = asdict(self)
         return codec.to_bytes(
@@ -131,6 +140,7 @@ class AuditRecord(Struct, frozen=True):
 class Ended(Struct, frozen=True):
     """What a pass must know of an audit record. It reads all of its own, and the rest is skipped."""
 
+    effect: Effect
     pass_id: str
     bucket: str
     bucket_uid: str

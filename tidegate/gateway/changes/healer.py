@@ -22,6 +22,7 @@ from tidegate.gateway.changes.change import Change
 from tidegate.gateway.changes.comparing import Comparison
 from tidegate.gateway.changes.intents import Intent
 from tidegate.gateway.changes.log_tail import LogTail
+from tidegate.gateway.placements.settling import settle_left
 from tidegate.gateway.requests.directory import Missing, PoolView
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class Healer:
             known = KnownEvents()
             if self._tail is not None:
                 known = await gateway.loop.run_in_executor(None, self._tail.known, intent.bucket, key)
+            if key:
+                await settle_left(gateway, view, intent.bucket, key, version_id)
             comparison = Comparison(gateway, change, intent, bucket, view, key, version_id, known)
             await change.log(await (comparison.events() if key else comparison.bucket_events()))
         finally:

@@ -1,4 +1,5 @@
-"""All versions of a key, as its store lists them. The key is locked meanwhile, so that they do not change."""
+"""All versions of a key: as its store lists them, and as clients see them, who know nothing of stubs. The key is locked
+meanwhile, so that they do not change."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING
 from tidegate.core.errors import Unavailable
 from tidegate.core.key_versions import search_versions
 from tidegate.core.listings import ListedVersion, parse_version_page
+from tidegate.core.placements import merged
+from tidegate.gateway.placements import records
 from tidegate.gateway.requests.directory import PoolView
 from tidegate.gateway.requests.forwarding import ask_signed, encoded_query, object_path
 
@@ -19,7 +22,13 @@ class ListingsDoNotTell(Unavailable):
 
 
 async def key_versions(gateway: Gateway, view: PoolView, bucket: str, key: str) -> list[ListedVersion]:
-    """The newest first. Raises `ListingsDoNotTell`."""
+    """As clients see them, the newest first. Raises `ListingsDoNotTell`."""
+    moved = await records.of_bucket_key(gateway, bucket, key)
+    return merged(await stored_versions(gateway, view, bucket, key), moved)
+
+
+async def stored_versions(gateway: Gateway, view: PoolView, bucket: str, key: str) -> list[ListedVersion]:
+    """As the store has them, the newest first. Raises `ListingsDoNotTell`."""
     search = search_versions(key)
     try:
         query = next(search)

@@ -35,10 +35,13 @@ _SLACK = 8
 _FEWEST_TO_LIST = 8
 
 
-async def unchanged(gateway: Gateway, view: PoolView, bucket: str, entries: Sequence[DeleteEntry]) -> list[bool]:
+async def unchanged(
+    gateway: Gateway, view: PoolView, bucket: str, entries: Sequence[DeleteEntry], *, compares_etags: bool = False
+) -> list[bool]:
     """For each entry whether what it names is true of the stored object. Entries that name nothing are not looked at,
-    and those with an ETag alone are left to the store. Of a noncurrent version its key is looked at, too."""
-    in_question = [entry for entry in entries if needs_look(entry)]
+    and those with an ETag alone are left to the store, unless it `compares_etags`. Of a noncurrent version its key is
+    looked at, too."""
+    in_question = [entry for entry in entries if needs_look(entry) or (compares_etags and entry.etag is not None)]
     listed = await _listed(gateway, view, bucket, [entry for entry in in_question if not entry.version_id])
     gate = asyncio.Semaphore(_PARALLEL_LOOKS)
 

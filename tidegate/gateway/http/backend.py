@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 import struct
 from typing import Any, Protocol, cast
 
@@ -49,6 +50,7 @@ class BackendConnection(asyncio.Protocol):
         "_receiver",
         "head",
         "idle_since",
+        "is_plain",
         "transport",
         "used",
     )
@@ -63,10 +65,12 @@ class BackendConnection(asyncio.Protocol):
         self.head: ResponseHead | None = None
         self.idle_since = 0.0
         self.used = False
+        self.is_plain = True
         self.transport: asyncio.Transport = cast(Any, None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.is_plain = transport.get_extra_info("sslcontext") is None
         opened = transport.get_extra_info("socket")
         if opened.family != socket.AF_UNIX:  # which knows no reset
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _END_BY_RESET)
@@ -190,8 +194,18 @@ class BackendConnection(asyncio.Protocol):
 class BackendPool:
     """The connections of this process to one backend address."""
 
-    def __init__(self, address: str, *, connect_seconds: float, keep: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_seconds: float,
+        keep: int,
+        loop: asyncio.AbstractEventLoop,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """With `tls` the other side must show a certificate for its name."""
         self.address = address
+        self._tls = tls
         self._connect_seconds = connect_seconds
         self._keep = keep
         self._loop = loop
@@ -220,7 +234,9 @@ class BackendPool:
 
     async def _connect_port(self) -> BackendConnection:
         host, _, port = self.address.rpartition(":")
-        _, connection = await self._loop.create_connection(lambda: BackendConnection(self), host, int(port))
+        _, connection = await self._loop.create_connection(
+            lambda: BackendConnection(self), host.strip("[]"), int(port), ssl=self._tls
+        )
         return connection
 
     async def _connect_socket(self) -> BackendConnection:

@@ -8,6 +8,7 @@ from tidegate.core import owners_acl
 from tidegate.core.errors import Unavailable
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes.key_versions import ListingsDoNotTell, key_versions
+from tidegate.gateway.placements import records
 from tidegate.gateway.requests.forwarding import ask_signed, encoded_query, object_path
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ async def _check_object(exchange: Exchange, admission: Admission) -> None:
         admission.object_key,
         admission.version_id,
     )
+    if await records.find(gateway, bucket, key, version_id) is not None:
+        return
     admission.pool = view = await gateway.backends.awake(admission.pool)
     query = encoded_query([("tagging", ""), *([("versionId", version_id)] if version_id else [])])
     reply = await ask_signed(gateway, view, b"GET", object_path(bucket, key), query)

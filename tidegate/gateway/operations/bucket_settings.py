@@ -19,6 +19,7 @@ from tidegate.core.records import BucketPolicy
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element
 from tidegate.gateway.changes import event_builder
+from tidegate.storage_classes import classes_in
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -45,9 +46,10 @@ async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     settings = exchange.gateway.settings.lifecycle
     header = admission.head.headers.get(_MINIMUM_HEADER.encode())
     minimum = transition_minimum(header.decode("latin-1") if header is not None else None)
-    rules = parse_lifecycle(
-        exchange.parsed, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
-    )
+    gateway = exchange.gateway
+    configured = gateway.settings.locations
+    classes = await gateway.loop.run_in_executor(None, classes_in, gateway.tables, settings, configured)
+    rules = parse_lifecycle(exchange.parsed, storage_classes=classes, minimum=minimum, strict=settings.strict_filters)
     await _change_setting(exchange, admission, LIFECYCLE, rules)
     exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
 

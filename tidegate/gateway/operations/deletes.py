@@ -10,33 +10,26 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core import xml
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, EventKind
-from tidegate.core.identities import holds, moment, needs_look
+from tidegate.core.identities import needs_look
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure
 from tidegate.gateway.changes import event_builder
-from tidegate.gateway.changes.preconditions import identity, is_noncurrent, unchanged
+from tidegate.gateway.changes.preconditions import unchanged
 from tidegate.gateway.http.backend import BackendGone, Reply
-from tidegate.gateway.operations.stored_objects import stat
+from tidegate.gateway.operations.delete_conditions import LOOKS, check_meant
+from tidegate.gateway.placements.deleting import delete_moved, settle_deleted
 from tidegate.gateway.requests.forwarding import ask_signed, object_path
 from tidegate.gateway.requests.replies import repeat
 
 if TYPE_CHECKING:
     from tidegate.gateway.changes.change import Change
-    from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.requests.admission import Admission
+    from tidegate.gateway.requests.directory import BucketView
     from tidegate.gateway.requests.exchange import Exchange
 
 logger = logging.getLogger(__name__)
 
 _XML = {"Content-Type": "application/xml"}
-_MOST_SIZE_DIGITS = 16
-_MODIFIED, _SIZE = b"x-amz-if-match-last-modified-time", b"x-amz-if-match-size"
-_UNMODIFIED = b"if-unmodified-since"
-_MARKER = b"x-amz-if-match-delete-marker"
-_NONCURRENT = b"x-amz-if-noncurrent"
-_LOOKS = frozenset((_MODIFIED, _SIZE, _UNMODIFIED, _MARKER, _NONCURRENT))
-# All conditions of a single delete. The ETag alone is compared by the backend.
-CONDITIONS = _LOOKS | {b"if-match"}
 _BYPASS = b"x-amz-bypass-governance-retention"
 # A part holds its keys' locks while the store works on it: a small one keeps few writers waiting, and rarely meets
 # a part of another request that has one of its locks.
@@ -47,54 +40,17 @@ _PARTS_AT_ONCE = 2
 
 def delete_object(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
     """What is to be done before a single delete that names more than a backend compares by itself."""
-    conditional = not _LOOKS.isdisjoint(admission.head.headers)
+    conditional = not LOOKS.isdisjoint(admission.head.headers)
     return _delete_one_if_same(exchange, admission) if conditional else None
 
 
 async def _delete_one_if_same(exchange: Exchange, admission: Admission) -> None:
     """The identity is compared under the key's lock: no writer behind a gateway can come in between."""
-    entry = _named(admission)
     admission.pool = await exchange.gateway.backends.awake(admission.pool)
-    await exchange.change.lock([entry.key])
-    if not await _is_meant(exchange.gateway, admission, entry):
-        raise S3Error("PreconditionFailed")
+    if not exchange.change.is_locked:
+        await exchange.change.lock([admission.object_key])
+    await check_meant(exchange, admission)
     exchange.forward()
-
-
-async def _is_meant(gateway: Gateway, admission: Admission, entry: DeleteEntry) -> bool:
-    pool, bucket = admission.pool, admission.bucket_name
-    if entry.noncurrent and not await is_noncurrent(gateway, pool, bucket, entry.key, entry.version_id):
-        return False
-    is_marker = _MARKER in admission.head.headers
-    if not is_marker and not needs_look(entry):
-        return True
-    found = await stat(gateway, pool, bucket, entry.key, entry.version_id)
-    if is_marker:
-        return found is None  # no object is there that could be lost; markers cannot be looked at
-    return found is not None and holds(entry, identity(found))
-
-
-def _named(admission: Admission) -> DeleteEntry:
-    """What the headers ask for, but for the ETag, which the backend compares."""
-    headers = admission.head.headers
-    size = headers.get(_SIZE)
-    if size is not None and not (size.isdigit() and len(size) <= _MOST_SIZE_DIGITS):
-        raise S3Error("InvalidArgument", f"{_SIZE.decode()} is not a number")
-    times = {name: headers[name].decode("latin-1") for name in (_MODIFIED, _UNMODIFIED) if name in headers}
-    for name, text in times.items():
-        if moment(text) is None:
-            raise S3Error("InvalidArgument", f"{name.decode()} is not a time")
-    version_id = admission.version_id
-    if _NONCURRENT in headers and not version_id:
-        raise S3Error("InvalidArgument", f"{_NONCURRENT.decode()} belongs to a version")
-    return DeleteEntry(
-        admission.object_key,
-        version_id,
-        last_modified=times.get(_MODIFIED),
-        size=None if size is None else int(size),
-        unmodified_since=times.get(_UNMODIFIED),
-        noncurrent=_NONCURRENT in headers,
-    )
 
 
 async def delete_objects(exchange: Exchange, admission: Admission) -> None:
@@ -204,7 +160,11 @@ class _Part:
         await change.lock(entry.key for entry in self._left)
         try:
             part = self._left
-            verdicts = await unchanged(exchange.gateway, admission.pool, admission.bucket_name, part)
+            view = await exchange.gateway.directory.current_bucket(admission.bucket_name)
+            has_placements = view is not None and view.has_placements
+            verdicts = await unchanged(
+                exchange.gateway, admission.pool, admission.bucket_name, part, compares_etags=has_placements
+            )
             self._left = [entry for entry, is_meant in zip(part, verdicts, strict=True) if is_meant]
             self._whole.refused += [
                 _not_meant(entry) for entry, is_meant in zip(part, verdicts, strict=True) if not is_meant
@@ -212,16 +172,30 @@ class _Part:
             if not self._left:
                 return
             change.open_intent(admission, ((entry.key, entry.version_id) for entry in self._left))
-            reply = await self._ask(self._left)
+            if view is not None and has_placements and not await self._delete_moved(view):
+                return
+            reply = await self._ask(self._left, without_etags=has_placements)
             if reply.head.status != 200:
                 self._failed(reply, is_certain=reply.head.status < 500)
                 return
             answered = xml.parse_delete_result(reply.body)
+            if view is not None and has_placements:
+                await settle_deleted(exchange.gateway, admission, view, answered.deleted)
             events = [_deletion(exchange, change, entry) for entry in answered.deleted]
         finally:
             change.unlock()  # the events have their times: later changes have later ones
         await change.log(events)
         self._answered(answered)
+
+    async def _delete_moved(self, view: BucketView) -> bool:
+        """Sees to the versions that were moved; whether anything is left for the store."""
+        moved, events, left = await delete_moved(self._exchange, self._change, self._admission, view, self._left)
+        await self._change.log(events)
+        self._whole.deleted += moved
+        self._left = left
+        if not left:
+            self._change.close_intent()
+        return bool(left)
 
     def _answered(self, answered: xml.DeleteResult) -> None:
         """The log has what was deleted. Nothing is known of keys that the answer leaves out."""
@@ -234,8 +208,10 @@ class _Part:
         else:
             self._change.close_intent()
 
-    async def _ask(self, entries: Sequence[DeleteEntry]) -> Reply:
+    async def _ask(self, entries: Sequence[DeleteEntry], *, without_etags: bool) -> Reply:
         admission = self._admission
+        if without_etags:  # they were compared here
+            entries = [entry._replace(etag=None) for entry in entries]
         given = admission.head.headers.get(_BYPASS)
         return await ask_signed(
             self._exchange.gateway,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.key_versions import newest_first
@@ -24,7 +24,9 @@ from tidegate.core.ordered_listing import (
     has_earlier_siblings,
     list_in_order,
 )
+from tidegate.core.placements import merged, of_version
 from tidegate.gateway.changes.key_versions import key_versions
+from tidegate.gateway.placements import records
 from tidegate.gateway.requests.forwarding import read_bucket
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _PARALLEL_LOOKS = 16
 # Versions in which mostly one object is found.
 _FEW = 8
+
+Moved = Mapping[str, ListedVersion]
 
 
 class StorePages(ABC):
@@ -134,7 +138,17 @@ class ObjectPages(StorePages):
             self._asked["fetch-owner"] = "true"
 
     async def page(self, query: PageQuery) -> NamePage:
-        return as_names(await self.object_page(query))
+        page = await self.object_page(query)
+        return as_names(page, await self.moved(page))
+
+    async def moved(self, page: ObjectPage) -> Moved:
+        """Those of the page's keys whose objects were moved: their entries speak of stubs."""
+        admission = self._exchange.admitted
+        if not admission.has_placements or admission.bucket is None:
+            return {}
+        found = await records.of_keys(self._exchange.gateway, admission.bucket.uid, page.keys)
+        current = {key: of_version(moved, "") for key, moved in found.items()}
+        return {key: record.as_object() for key, record in current.items() if record is not None}
 
     async def object_page(self, query: PageQuery) -> ObjectPage:
         asked = {"prefix": query.prefix, "delimiter": query.delimiter, "start-after": query.marker}
@@ -142,12 +156,12 @@ class ObjectPages(StorePages):
         body = await read_bucket(self._exchange, self._asked | given | {"max-keys": str(query.limit)})
         return parse_object_page(body)
 
-    async def entry(self, key: str) -> bytes | None:
+    async def entry(self, key: str) -> Any:
         return (await self.page(PageQuery(key, "", "", 1))).keys.get(key)
 
 
-def as_names(page: ObjectPage) -> NamePage:
-    return NamePage(page.entries, page.prefixes, page.is_truncated)
+def as_names(page: ObjectPage, moved: Moved) -> NamePage:
+    return NamePage({**page.entries, **moved}, page.prefixes, page.is_truncated)
 
 
 class VersionPages(StorePages):
@@ -168,9 +182,15 @@ class VersionPages(StorePages):
         keys: dict[str, list[ListedVersion]] = {}
         for version in page.versions:
             keys.setdefault(version.key, []).append(version)
-        return NamePage(
-            {key: newest_first(versions) for key, versions in keys.items()}, page.prefixes, page.is_truncated
-        )
+        in_order = {key: newest_first(versions) for key, versions in keys.items()}
+        return NamePage(await self._with_moved(in_order), page.prefixes, page.is_truncated)
+
+    async def _with_moved(self, keys: dict[str, list[ListedVersion]]) -> dict[str, list[ListedVersion]]:
+        admission = self._exchange.admitted
+        if not admission.has_placements or admission.bucket is None:
+            return keys
+        moved = await records.of_keys(self._exchange.gateway, admission.bucket.uid, keys)
+        return {key: merged(versions, moved.get(key, ())) for key, versions in keys.items()}
 
     async def entry(self, key: str) -> list[ListedVersion] | None:
         admission = self._exchange.admitted

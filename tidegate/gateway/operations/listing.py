@@ -25,7 +25,7 @@ from tidegate.core.ordered_listing import (
 )
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes.bucket_states import learn_versioning
-from tidegate.gateway.operations.list_pages import ObjectPages, StorePages, VersionPages, as_names, object_pages
+from tidegate.gateway.operations.list_pages import Moved, ObjectPages, StorePages, VersionPages, as_names, object_pages
 from tidegate.gateway.operations.open_uploads import open_uploads
 from tidegate.gateway.requests.forwarding import read_bucket
 
@@ -146,10 +146,11 @@ async def _keys(pages: ObjectPages, request: ListRequest, start: Position) -> _O
         hidden = [folder for folder, is_there in zip(candidates, answers, strict=True) if is_there]
     query = PageQuery(prefix, after, "", request.limit + 1)
     page = await pages.object_page(query)
+    moved = await pages.moved(page)
     if not hidden and await _is_certain(pages, query, page):
-        return _as_it_came(page)
+        return _as_it_came(page, moved)
     listing = list_in_order(pages.order, prefix, after=after, limit=query.limit, hidden=hidden)
-    return _cut(request, await pages.collect(listing, query.limit, (query, as_names(page))))
+    return _cut(request, await pages.collect(listing, query.limit, (query, as_names(page, moved))))
 
 
 async def _is_certain(pages: ObjectPages, query: PageQuery, page: ObjectPage) -> bool:
@@ -158,13 +159,17 @@ async def _is_certain(pages: ObjectPages, query: PageQuery, page: ObjectPage) ->
     return alone is not None and not (alone and await pages.have_earlier_siblings(alone))
 
 
-def _as_it_came(page: ObjectPage) -> _ObjectPage:
+def _as_it_came(page: ObjectPage, moved: Moved) -> _ObjectPage:
     """Of a truncated page the last entry only tells that more follows."""
+    count = len(page.keys) - page.is_truncated
+    entries: Sequence[bytes | ListedVersion] = [page.text_without_last() if page.is_truncated else page.text]
+    if moved:
+        entries = [moved.get(key, entry) for key, entry in page.entries.items()][:count]
     if not page.is_truncated:
-        return _ObjectPage(len(page.keys), [page.text])
+        return _ObjectPage(count, entries)
     last, following = page.keys[-2:]
     position = Position(last, is_clean=not following.startswith(last + SLASH))
-    return _ObjectPage(len(page.keys) - 1, [page.text_without_last()], following=position)
+    return _ObjectPage(count, entries, following=position)
 
 
 def _cut(request: ListRequest, found: list[Found]) -> _ObjectPage:

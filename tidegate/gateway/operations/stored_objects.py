@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from email.utils import formatdate
 from typing import TYPE_CHECKING
 
+from tidegate.core.placements import Placement
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4.canonical import Pair
 from tidegate.core.xml import parse_reply
 from tidegate.gateway.http.backend import Reply
+from tidegate.gateway.placements import records
 from tidegate.gateway.requests.directory import PoolView
 from tidegate.gateway.requests.forwarding import ask_signed, encoded_query, object_path, version_query
 
@@ -32,6 +35,9 @@ async def stat(
 ) -> Shown | None:
     """The headers of an object; None where there is none. `headers` has the customer's key, if there is one: without it
     a store does not show the head of an encrypted object, but its attributes."""
+    moved = await records.find(gateway, bucket, key, version_id)
+    if moved is not None:
+        return _of_moved(moved)
     path = object_path(bucket, key)
     reply = await ask_signed(gateway, view, b"HEAD", path, version_query(version_id), headers=headers)
     if reply.head.status in (404, 405):  # 405: it is a delete marker
@@ -44,6 +50,20 @@ async def stat(
         if reply.head.status == 200:
             return _as_headers(reply)
     raise S3Error("ServiceUnavailable", f"the backend does not show what it has stored ({reply.head.status})")
+
+
+def _of_moved(record: Placement) -> Shown:
+    """The headers that a store would show if the object were there."""
+    shown = {
+        "etag": f'"{record.etag}"',
+        "content-length": str(record.size),
+        "last-modified": formatdate(int(record.last_modified), usegmt=True),
+        "x-amz-storage-class": record.storage_class,
+        "x-amz-tagging-count": str(len(record.tags)),
+        "x-amz-version-id": record.version_id,
+    }
+    kept = {name.lower(): value for name, value in record.headers}
+    return {name.encode(): value.encode("latin-1") for name, value in (kept | shown).items()}
 
 
 def _as_headers(reply: Reply) -> Shown:

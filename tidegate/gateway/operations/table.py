@@ -19,6 +19,7 @@ from tidegate.gateway.operations import (
     attributes,
     bucket_settings,
     buckets,
+    delete_conditions,
     delete_markers,
     deletes,
     folders,
@@ -26,6 +27,7 @@ from tidegate.gateway.operations import (
     listing,
     upload_notes,
 )
+from tidegate.gateway.placements import copies, deleting, moving_back, placing, reads, restoring, version_settings
 from tidegate.gateway.requests import browsers, expiration, replies
 
 _KIB = 1024
@@ -98,6 +100,7 @@ def _copy(name: str, *, headers: frozenset[bytes] = frozenset(), **more: Any) ->
         is_copy=True,
         headers=headers,
         missing=delete_markers.of_source,
+        placed=copies.copy,
         **more,
     )
 
@@ -112,6 +115,7 @@ def _shown(name: str, method: str) -> Operation:
         parameters=_VERSION | _OVERRIDES | {"partNumber"},
         headers=_CONDITIONS_OF_READS | _CUSTOMER_KEY | {b"range", b"x-amz-checksum-mode"},
         handler=folders.before_read,
+        placed=reads.read,
         missing=delete_markers.of_object,
         reply_headers=expiration.of_read,
     )
@@ -194,6 +198,7 @@ _BUCKET = (
         # The checksum among its headers would be that of the form.
         body=Body(is_stated=False),
         events=event_builder.put,
+        settles=True,
         reply=form_reply.posted,
     ),
     _read("GetBucketAcl", "bucket", subresource="acl", handler=acls.get_bucket_acl),
@@ -304,6 +309,7 @@ _OBJECT = (
         body=DATA,
         handler=folders.before_put,
         events=event_builder.put,
+        settles=True,
         reply_headers=expiration.of_change,
     ),
     _copy(
@@ -316,6 +322,7 @@ _OBJECT = (
         canned_acls=owners_acl.ACCEPTED,
         handler=folders.before_put,
         events=event_builder.copied_or_completed,
+        settles=True,
         reply_headers=expiration.of_change,
     ),
     _change(
@@ -325,9 +332,11 @@ _OBJECT = (
         anonymous=True,
         parameters=_VERSION,
         headers=_BYPASS | {b"if-match"},
-        conditions=deletes.CONDITIONS,
+        conditions=delete_conditions.CONDITIONS,
         handler=deletes.delete_object,
+        placed=deleting.delete_object,
         events=event_builder.deleted,
+        settles=True,
     ),
     _change(
         "CreateMultipartUpload",
@@ -372,6 +381,7 @@ _OBJECT = (
         body=Body(4096 * _KIB, xml.parse_completed_parts, xml.completed_parts_xml, is_stated=False),
         handler=upload_notes.check_completion,
         events=upload_notes.upload_completed,
+        settles=True,
         reply_headers=expiration.of_change,
         reply_body=replies.with_own_location,
     ),
@@ -403,6 +413,7 @@ _OBJECT = (
         parameters=_VERSION,
         headers=_CUSTOMER_KEY | {b"x-amz-object-attributes", b"x-amz-max-parts", b"x-amz-part-number-marker"},
         handler=attributes.look_up_checksum,
+        placed=version_settings.get_attributes,
         missing=delete_markers.of_object,
         reply_body=attributes.with_checksum,
     ),
@@ -412,6 +423,7 @@ _OBJECT = (
         subresource="tagging",
         anonymous=True,
         parameters=_VERSION,
+        placed=version_settings.get_tagging,
         missing=delete_markers.of_object,
     ),
     _change(
@@ -422,6 +434,7 @@ _OBJECT = (
         anonymous=True,
         parameters=_VERSION,
         body=Body(64 * _KIB, xml.parse_tagging, xml.tagging_xml),
+        placed=version_settings.change_tagging,
         events=event_builder.tagged,
         missing=delete_markers.of_object,
     ),
@@ -432,12 +445,15 @@ _OBJECT = (
         "tagging",
         anonymous=True,
         parameters=_VERSION,
+        placed=version_settings.change_tagging,
         events=event_builder.tagged,
         missing=delete_markers.of_object,
     ),
     _read("GetObjectAcl", "object", subresource="acl", parameters=_VERSION, handler=acls.get_object_acl),
     _put_acl("PutObjectAcl", "object", acls.put_object_acl, parameters=_VERSION),
-    _read("GetObjectRetention", "object", subresource="retention", parameters=_VERSION),
+    _read(
+        "GetObjectRetention", "object", subresource="retention", parameters=_VERSION, placed=version_settings.at_stub
+    ),
     _write(
         "PutObjectRetention",
         "object",
@@ -446,11 +462,76 @@ _OBJECT = (
         parameters=_VERSION,
         headers=_BYPASS,
         body=_document("Retention"),
+        placed=version_settings.at_stub,
     ),
-    _read("GetObjectLegalHold", "object", subresource="legal-hold", parameters=_VERSION),
-    _write("PutObjectLegalHold", "object", "PUT", "legal-hold", parameters=_VERSION, body=_document("LegalHold")),
+    _read(
+        "GetObjectLegalHold", "object", subresource="legal-hold", parameters=_VERSION, placed=version_settings.at_stub
+    ),
+    _write(
+        "PutObjectLegalHold",
+        "object",
+        "PUT",
+        "legal-hold",
+        parameters=_VERSION,
+        body=_document("LegalHold"),
+        placed=version_settings.at_stub,
+    ),
     _preflight("object"),
 )
 
-TABLE = OperationTable((*_SERVICE, *_BUCKET, *_OBJECT))
+# What Tidegate's own workers ask for when data has moved.
+_INTERNAL = (
+    _change(
+        "PlaceObject",
+        "object",
+        "PUT",
+        "tidegate-placement",
+        parameters=_VERSION,
+        body=Body(64 * _KIB, placing.read_request),
+        handler=placing.place,
+        is_internal=True,
+    ),
+    _change(
+        "MoveObjectBack",
+        "object",
+        "PUT",
+        "tidegate-data",
+        parameters=_VERSION,
+        headers=moving_back.DESCRIBED,
+        has_metadata=True,
+        body=DATA,
+        prepare=moving_back.prepare,
+        events=moving_back.moved_back,
+        is_internal=True,
+    ),
+    _change(
+        "DeleteOriginal",
+        "object",
+        "DELETE",
+        "tidegate-original",
+        parameters=_VERSION,
+        handler=placing.delete_original,
+        is_internal=True,
+    ),
+    _read(
+        "DescribeObject",
+        "object",
+        subresource="tidegate-placement",
+        parameters=_VERSION,
+        handler=restoring.describe_version,
+        is_internal=True,
+    ),
+    _change(
+        "UndeleteObject",
+        "object",
+        "PUT",
+        "tidegate-trash",
+        parameters=_VERSION,
+        body=Body(64 * _KIB, restoring.read_request),
+        handler=restoring.undelete,
+        is_internal=True,
+    ),
+)
+
+TABLE = OperationTable((*_SERVICE, *_BUCKET, *_OBJECT, *_INTERNAL))
 OPERATIONS = TABLE.by_name

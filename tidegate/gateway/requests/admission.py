@@ -6,7 +6,7 @@ woken, before it says yes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.core import checksums, owners_acl, permissions, sigv2, sigv4, xml
@@ -15,6 +15,7 @@ from tidegate.core.events import Pairs
 from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.operations import Operation, Parameters, check_version_id, read_query
+from tidegate.core.placements import STUB_HEADER
 from tidegate.core.records import Bucket, KeyPolicy
 from tidegate.core.s3errors import S3Error
 from tidegate.core.targets import CopySource, parse_copy_source
@@ -25,6 +26,7 @@ from tidegate.gateway.requests.directory import BucketView, Directory, OpenKey, 
 from tidegate.settings import GatewaySettings
 
 _MOST_SIZE_DIGITS = 16
+_STUB = STUB_HEADER.encode()
 _ENCRYPTION = b"x-amz-server-side-encryption"
 _CUSTOMER_KEY = _ENCRYPTION + b"-customer-"
 _UPLOAD = "CreateMultipartUpload"
@@ -40,7 +42,8 @@ class Admission:
     CreateBucket. `headers` are those of the head, or those that the fields of a form stand for. `payload` is what the
     signature or a header says of the body: a SHA-256, the name of a kind, or nothing. `tags` and `checksum` are those
     that the headers state about an object that is to come about. `versioning` is the bucket's, None where nothing is
-    known of it."""
+    known of it. `has_placements`: objects in the bucket were moved; of a copy, `source_has_placements` says so of the
+    source's. `before_commit` is asked when the key is locked, before the last bytes of a change go out."""
 
     head: RequestHead
     operation: Operation
@@ -61,6 +64,9 @@ class Admission:
     checksum: tuple[bytes, bytes] | None = None
     is_virtual_hosted: bool = False
     versioning: Versioning | None = None
+    has_placements: bool = False
+    source_has_placements: bool = False
+    before_commit: Callable[[], Awaitable[None]] | None = None
 
     @property
     def has_versions(self) -> bool:
@@ -96,6 +102,8 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     else:
         bucket = _bucket(address, key, directory)
         pool_name = bucket.bucket.pool
+    if operation.is_internal and (key is None or not key.is_internal):
+        raise S3Error("AccessDenied", "only Tidegate's own workers may do this")
     if not operation.is_form:
         check_rights(operation, key, bucket, head.headers, parameters)
         if operation.canned_acls:
@@ -105,6 +113,7 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
         raise S3Error("NoSuchBucket" if bucket else "InvalidAccessKeyId")
     if operation.name != "CorsPreflight":
         if address.key:
+            check_metadata(operation, head.headers)
             check_storable(operation, pool, address.key, _announced_size(operation, head))
             if operation.has_metadata:
                 check_encryption(pool, head.headers)
@@ -124,9 +133,12 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     )
     if bucket is not None:
         admission.rules, admission.cors, admission.versioning = bucket.rules, bucket.cors, bucket.versioning
+        admission.has_placements = bucket.has_placements
     admission.is_virtual_hosted = address.is_virtual_hosted
     if operation.is_copy:
-        admission.copy_source = _copy_source(head.headers[b"x-amz-copy-source"], key, pool, directory)
+        admission.copy_source, admission.source_has_placements = _copy_source(
+            head.headers[b"x-amz-copy-source"], key, pool, directory
+        )
     if operation.body is not None:
         admission.payload = _payload(head, claim)
         if operation.body.is_stated:
@@ -237,6 +249,12 @@ def check_storable(operation: Operation, pool: PoolView, object_key: str, size: 
             raise S3Error("InvalidArgument", problem)
 
 
+def check_metadata(operation: Operation, headers: Headers) -> None:
+    """What names the record of a moved object is Tidegate's own: a client could pass an object off as one."""
+    if operation.has_metadata and _STUB in headers and not operation.is_internal:
+        raise S3Error("InvalidArgument", f"the metadata {STUB_HEADER} are Tidegate's own")
+
+
 def check_encryption(pool: PoolView, names: Iterable[bytes]) -> None:
     """Clients' own keys need nothing from a store but to use them."""
     if pool.traits.has_encryption_keys:
@@ -261,7 +279,8 @@ def _announced_size(operation: Operation, head: RequestHead) -> int:
     return head.content_length or int(head.chunked)
 
 
-def _copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> CopySource:
+def _copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: Directory) -> tuple[CopySource, bool]:
+    """The source, and whether objects in its bucket were moved."""
     source = parse_copy_source(header)
     if source.version_id:
         check_version_id(source.version_id)
@@ -275,7 +294,7 @@ def _copy_source(header: bytes, key: OpenKey | None, pool: PoolView, directory: 
     problem = pool.traits.key_problem(source.key)
     if problem:
         raise S3Error("NoSuchKey", problem)
-    return source
+    return source, found.has_placements
 
 
 def _refusal(operation: Operation, key: OpenKey | None) -> str:

@@ -16,8 +16,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.backend_traits import BackendTraits, traits_of
 from tidegate.core.cors import CORS, CorsRules
+from tidegate.core.errors import NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.core.locations import Location
+from tidegate.core.placements import HAS_PLACEMENTS
 from tidegate.core.pool_states import disabling_reason
 from tidegate.core.records import (
     BackendEntry,
@@ -52,16 +55,19 @@ class OpenKey:
     secret: str
     policy: KeyPolicy
     expires_at: float | None
+    is_internal: bool = False
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules, its CORS rules, and its versioning as far as it was noted down."""
+    """A bucket with its lifecycle rules, its CORS rules, its versioning as far as it was noted down, and whether any
+    object in it was ever moved."""
 
     bucket: Bucket
     policy: BucketPolicy
     rules: RuleSet | None
     cors: CorsRules | None
     versioning: Versioning | None
+    has_placements: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,18 @@ class PoolView:
     def disabled(self, now: float) -> str | None:
         """Why the pool may not be used, if so."""
         return disabling_reason(self.pool, owner_permitted=self.owner_permitted, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class LocationView:
+    """A location as requests to it need it."""
+
+    location: Location
+    signer: Signer
+
+    @property
+    def address(self) -> str:
+        return self.location.host
 
 
 class Missing(Exception):
@@ -111,7 +129,17 @@ class _Shelf(Generic[Record]):
 class Directory:
     """For one thread; `load` reads the tables in another."""
 
-    def __init__(self, tables: Tables, vault: Vault, changes: ChangeCounter, *, life: float) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        vault: Vault,
+        changes: ChangeCounter,
+        *,
+        life: float,
+        find_location: Callable[[str], tuple[Location, str]] | None = None,
+    ) -> None:
+        """`find_location` gives a location and its secret, and raises `NotFound`."""
+        self._find_location = find_location
         self._tables = tables
         self._vault = vault
         self._changes = changes
@@ -120,6 +148,7 @@ class Directory:
         self._buckets = _Shelf(self._load_bucket)
         self._pools = _Shelf(self._load_pool)
         self._hostnames = _Shelf(self._load_direct)
+        self._locations = _Shelf(self._load_location)
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="directory")
 
     def key(self, access_key: str) -> OpenKey | None:
@@ -134,6 +163,20 @@ class Directory:
     def direct_pool(self, hostname: str) -> str | None:
         """The pool behind a direct host name."""
         return self._at_hand(self._hostnames, hostname)
+
+    async def current_bucket(self, name: str) -> BucketView | None:
+        """The bucket, loaded first if it is not at hand."""
+        return await self._loaded(lambda: self.bucket(name))
+
+    async def location(self, name: str) -> LocationView | None:
+        return await self._loaded(lambda: self._at_hand(self._locations, name))
+
+    async def _loaded(self, look_up: Callable[[], Record | None]) -> Record | None:
+        while True:
+            try:
+                return look_up()
+            except Missing as missing:
+                await self.load(missing)  # and once more if something changed meanwhile
 
     def forget_pool(self, name: str) -> None:
         self._pools.entries.pop(name, None)
@@ -182,7 +225,8 @@ class Directory:
         if text is None:
             return None
         key = Key.from_json(text)
-        return OpenKey(key.access_key, key.pool, self._vault.unseal(key.secret), KeyPolicy(key.policy), key.expires_at)
+        secret = self._vault.unseal(key.secret)
+        return OpenKey(key.access_key, key.pool, secret, KeyPolicy(key.policy), key.expires_at, key.internal)
 
     def _load_bucket(self, name: str) -> BucketView | None:
         text = self._tables.get(Bucket.PREFIX + name)
@@ -197,7 +241,17 @@ class Directory:
             RuleSet.from_json(rules) if rules is not None else None,
             CorsRules.from_json(cors) if cors is not None else None,
             Versioning(BucketState.from_json(state).versioning) if state is not None else None,
+            self._tables.get(HAS_PLACEMENTS + bucket.uid) is not None,
         )
+
+    def _load_location(self, name: str) -> LocationView | None:
+        if self._find_location is None:
+            return None
+        try:
+            location, secret = self._find_location(name)
+        except NotFound:
+            return None
+        return LocationView(location, Signer(location.access_key, secret, location.region))
 
     def _load_direct(self, hostname: str) -> str | None:
         return self._tables.get(DIRECT_HOSTNAME + hostname)

@@ -26,6 +26,7 @@ from tidegate.gateway.requests.transfer import Transfer
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.http.connection import ClientConnection
+    from tidegate.gateway.placements.cold_read import ColdRead
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Exchange:
         "request_id",
         "started",
         "status",
+        "stub_looks",
         "tags",
         "transfer",
     )
@@ -76,11 +78,12 @@ class Exchange:
         self.receiving = False
         self.finished = False
         self.status = 0
+        self.stub_looks = 0
         self.error_code = ""
         self.tags: Pairs = ()
         self.made: Event | None = None
         self.noted: Any = None
-        self.transfer: Transfer | None = None
+        self.transfer: Transfer | ColdRead | None = None
         self._changes: tuple[Change, ...] = ()
         self._own_bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -155,6 +158,15 @@ class Exchange:
                 return
         self.transfer = Transfer(self, ForwardedRequest(self.admitted, self.intake, document))
         self.transfer.send(b"".join(self.body) if document is None else document)
+
+    async def proceed(self) -> None:
+        """Does what the operation does where nothing was moved."""
+        handler = self.admitted.operation.handler
+        work = handler(self, self.admitted) if handler is not None else None
+        if work is not None:
+            await work
+        else:
+            self.forward()
 
     @property
     def change(self) -> Change:

@@ -10,6 +10,7 @@ from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.expiration_header import expiration_header
 from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.lifecycle.subjects import Version
+from tidegate.core.placements import Placement
 from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.requests.forwarding import stored_tags
 
@@ -42,7 +43,15 @@ def of_read(exchange: Exchange, reply: ResponseHead) -> bytes:
     if admission.rules is None or created is None:
         return b""
     version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=exchange.tags)
-    return _line(admission, admission.rules, reply, version)
+    return _line(_value(admission, admission.rules, reply.status, version))
+
+
+def of_moved(admission: Admission, record: Placement, status: int) -> str:
+    """The header's value for an object that was moved, "" if there is none: its record tells all."""
+    if admission.rules is None:
+        return ""
+    created_ns = int(record.last_modified) * _NANOSECOND
+    return _value(admission, admission.rules, status, Version("", created_ns, size=record.size, tags=record.tags))
 
 
 def of_change(exchange: Exchange, reply: ResponseHead) -> bytes:
@@ -50,15 +59,19 @@ def of_change(exchange: Exchange, reply: ResponseHead) -> bytes:
     admission, made = exchange.admitted, exchange.made
     if admission.rules is None or made is None or made.operation is not EventKind.PUT:
         return b""
-    return _line(admission, admission.rules, reply, Version("", made.ts_ns, size=made.size or 0, tags=made.tags))
+    version = Version("", made.ts_ns, size=made.size or 0, tags=made.tags)
+    return _line(_value(admission, admission.rules, reply.status, version))
 
 
-def _line(admission: Admission, rules: RuleSet, reply: ResponseHead, version: Version) -> bytes:
+def _value(admission: Admission, rules: RuleSet, status: int, version: Version) -> str:
     """Nothing where a version is asked for: only current versions expire by these rules."""
-    if reply.status not in (200, 206) or admission.version_id:
-        return b""
-    value = expiration_header(rules, admission.object_key, version)
-    return b"x-amz-expiration: " + value.encode() if value is not None else b""
+    if status not in (200, 206) or admission.version_id:
+        return ""
+    return expiration_header(rules, admission.object_key, version) or ""
+
+
+def _line(value: str) -> bytes:
+    return b"x-amz-expiration: " + value.encode() if value else b""
 
 
 def _whole_size(headers: dict[bytes, bytes]) -> int:

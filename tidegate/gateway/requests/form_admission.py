@@ -19,6 +19,7 @@ from tidegate.gateway.requests.admission import (
     Admission,
     check_encryption,
     check_in_service,
+    check_metadata,
     check_rights,
     check_same_pool,
     check_storable,
@@ -63,6 +64,7 @@ def admit_form(
         policy.check(fields, bucket=admission.bucket_name, now=now)
     headers = _headers(admission.operation, fields)
     check_rights(admission.operation, key, bucket, headers, {})
+    check_metadata(admission.operation, headers)
     check_in_service(pool, now)
     if fields.get("bucket", admission.bucket_name) != admission.bucket_name:
         raise S3Error("InvalidArgument", "The form names another bucket than the one that it was posted to.")
@@ -74,7 +76,7 @@ def admit_form(
         owners_acl.check_headers({b"x-amz-acl": fields["acl"].encode()}, owners_acl.ACCEPTED)
     admission.key, admission.object_key, admission.headers = key, object_key, headers
     admission.bucket, admission.rules, admission.pool = bucket.bucket, bucket.rules, pool
-    admission.versioning = bucket.versioning
+    admission.versioning, admission.has_placements = bucket.versioning, bucket.has_placements
     admission.checksum = stated_checksum(headers)
     if "tagging" in fields:
         admission.tags = xml.parse_tagging(fields["tagging"].encode())

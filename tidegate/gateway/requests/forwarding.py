@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, quote_from_bytes, urlencode
 
 from tidegate.backend_address import host_header
@@ -17,9 +17,10 @@ from tidegate.core.errors import Unavailable
 from tidegate.core.events import Pairs
 from tidegate.core.operations import passed_on
 from tidegate.core.s3errors import S3Error
-from tidegate.core.sigv4 import STREAMING_UNSIGNED_TRAILER
+from tidegate.core.sigv4 import STREAMING_UNSIGNED_TRAILER, Signer
 from tidegate.core.sigv4.canonical import Pair
 from tidegate.gateway.http.backend import Reply, ask
+from tidegate.gateway.placements import records
 from tidegate.gateway.requests.directory import PoolView
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _UNSIGNED = b"UNSIGNED-PAYLOAD"
 _TRAILER = STREAMING_UNSIGNED_TRAILER.encode()
 _CODING = b"aws-chunked"
+CONDITIONS_OF_WRITES = frozenset((b"if-match", b"if-none-match"))
 
 
 def object_path(bucket: str, key: str = "") -> bytes:
@@ -44,8 +46,18 @@ def encoded_query(parameters: Iterable[tuple[str, str]]) -> bytes:
     ).encode()
 
 
+class Endpoint(Protocol):
+    """Where a request goes, and with which credential: a pool's backend or a location."""
+
+    @property
+    def address(self) -> str | None: ...
+
+    @property
+    def signer(self) -> Signer: ...
+
+
 def request_head(
-    view: PoolView,
+    view: Endpoint,
     method: bytes,
     path: bytes,
     query: bytes = b"",
@@ -54,7 +66,7 @@ def request_head(
     framing: bytes = b"",
     payload: bytes = _UNSIGNED,
 ) -> bytes:
-    """A signed head for the pool's running backend. `framing` are the header lines that tell where the body ends."""
+    """A signed head for a running backend or a location. `framing` are the lines that tell where the body ends."""
     assert view.address is not None
     host = host_header(view.address)
     amz: list[Pair] = []
@@ -139,6 +151,8 @@ def _headers(admission: Admission) -> list[Pair]:
     given = admission.headers
     operation = admission.operation
     headers = [(name, value.strip()) for name, value in passed_on(operation, given)]
+    if admission.before_commit is not None:  # which compares them itself
+        headers = [(name, value) for name, value in headers if name not in CONDITIONS_OF_WRITES]
     if operation.has_metadata:
         if admission.tags:
             headers.append((b"x-amz-tagging", urlencode(admission.tags).encode()))
@@ -210,6 +224,9 @@ async def read_bucket(exchange: Exchange, query: Mapping[str, str]) -> bytes:
 async def stored_tags(
     gateway: Gateway, view: PoolView, bucket: str, key: str, version_id: str = "", *, none_if_missing: bool = False
 ) -> Pairs:
+    moved = await records.find(gateway, bucket, key, version_id)
+    if moved is not None:
+        return moved.tags
     query = encoded_query([("tagging", ""), *([("versionId", version_id)] if version_id else [])])
     reply = await ask_signed(gateway, view, b"GET", object_path(bucket, key), query)
     if none_if_missing and reply.head.status in (404, 405):

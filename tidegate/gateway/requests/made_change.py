@@ -10,6 +10,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.http.http1 import ResponseHead
+from tidegate.gateway.placements.settling import may_have_placements, settle_change
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.exchange import Exchange
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
 
 def log_change(exchange: Exchange, reply: ResponseHead, body: bytes, release: Callable[[], None]) -> None:
     """Calls `release` when the log has the change, unless the operation answers it in its own way."""
-    build = exchange.admitted.operation.events
+    operation = exchange.admitted.operation
+    build = operation.events
     assert build is not None
     logged = partial(_logged, exchange, reply, release)
+    if operation.settles and may_have_placements(exchange):
+        exchange.spawn(_log_settled(exchange, reply, body, logged))
+        return
     try:
         events = build(exchange, exchange.admitted, reply, body)
     except S3Error as error:
@@ -31,6 +36,18 @@ def log_change(exchange: Exchange, reply: ResponseHead, body: bytes, release: Ca
             _log(exchange, events, logged)
         else:
             exchange.spawn(_log_later(exchange, events, logged))
+
+
+async def _log_settled(
+    exchange: Exchange, reply: ResponseHead, body: bytes, logged: Callable[[TidegateError | None], None]
+) -> None:
+    """Records of moved versions are brought in step with the change before anybody is told of it."""
+    build = exchange.admitted.operation.events
+    assert build is not None
+    if reply.status < 300:
+        await settle_change(exchange)
+    events = build(exchange, exchange.admitted, reply, body)
+    _log(exchange, events if isinstance(events, list) else await events, logged)
 
 
 async def _log_later(

@@ -6,17 +6,21 @@ Everything that can be done at once is done in plain calls; only what has to wai
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import Unavailable
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.operations.form_upload import upload_file
+from tidegate.gateway.placements.conditions import check_conditions
 from tidegate.gateway.requests import bodies
 from tidegate.gateway.requests.admission import Admission, admit
 from tidegate.gateway.requests.browsers import ORIGIN, cors_headers
 from tidegate.gateway.requests.directory import Missing
 from tidegate.gateway.requests.form_intake import FormIntake
+from tidegate.gateway.requests.forwarding import CONDITIONS_OF_WRITES
 from tidegate.gateway.requests.intake import Intake
+from tidegate.gateway.requests.transfer import Transfer
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.exchange import Exchange
@@ -57,7 +61,9 @@ async def _admit_after_loading(exchange: Exchange, missing: Missing) -> None:
 
 def _admitted(exchange: Exchange, admission: Admission) -> None:
     exchange.admission = admission
-    head = exchange.head
+    head, operation = exchange.head, admission.operation
+    if admission.has_placements and operation.settles and not CONDITIONS_OF_WRITES.isdisjoint(admission.headers):
+        admission.before_commit = partial(check_conditions, exchange)
     try:
         exchange.gateway.check_writable(admission, head.content_length)
         intake = exchange.intake = bodies.intake(admission)
@@ -75,7 +81,22 @@ def _admitted(exchange: Exchange, admission: Admission) -> None:
         return
     _encourage(exchange)
     exchange.touch_deadline()
-    if admission.operation.is_form or _is_held_whole(exchange, intake):
+    if operation.prepare is not None:
+        exchange.spawn(_take_in_prepared(exchange, admission))
+    else:
+        _take_in(exchange)
+
+
+async def _take_in_prepared(exchange: Exchange, admission: Admission) -> None:
+    assert admission.operation.prepare is not None
+    await admission.operation.prepare(exchange, admission)
+    if not exchange.finished:
+        _take_in(exchange)
+
+
+def _take_in(exchange: Exchange) -> None:
+    assert exchange.intake is not None
+    if exchange.admitted.operation.is_form or _is_held_whole(exchange, exchange.intake):
         exchange.receive()
     else:
         exchange.stream(b"")
@@ -110,7 +131,7 @@ def take_body(exchange: Exchange, data: bytes) -> bytes:
         exchange.receiving = False
         if intake.excess and exchange.client is not None:
             exchange.client.close_after_reply()
-    if exchange.transfer is not None:
+    if isinstance(exchange.transfer, Transfer):
         exchange.transfer.body(payload, complete=intake.complete)
     elif not isinstance(intake, FormIntake):
         _keep(exchange, payload, intake)
@@ -138,6 +159,9 @@ def _whole_body_received(exchange: Exchange) -> None:
         except S3Error as error:
             exchange.refuse(error)
             return
+    if operation.placed is not None and (admission.has_placements or admission.source_has_placements):
+        exchange.spawn(operation.placed(exchange, admission))
+        return
     work = operation.handler(exchange, admission) if operation.handler is not None else None
     if work is not None:
         exchange.spawn(work)

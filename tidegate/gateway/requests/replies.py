@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tidegate.core.placements import STUB_HEADER
 from tidegate.core.xml_writer import element
 from tidegate.gateway.http.backend import Reply, whole_body
 from tidegate.gateway.http.http1 import ResponseHead
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from tidegate.gateway.requests.exchange import Exchange
 
 _LOCATION = re.compile(rb"<Location>[^<]*</Location>")
+
+
+def is_stub(head: ResponseHead) -> bool:
+    """Whether the backend shows the stub of an object that was moved, which clients never see."""
+    return not head.length and head.status in (200, 206) and STUB_HEADER.encode() in head.headers
 
 
 def repeat(exchange: Exchange, reply: Reply) -> None:

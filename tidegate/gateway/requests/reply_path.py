@@ -57,7 +57,8 @@ class ReplyPath:
         self._client = client
         self._unsent_head = head
         self._decoder = ChunkedDecoder(response=True) if dechunks else None
-        self._splices = client.plain_socket is not None and length is not None and length >= splice.SMALLEST
+        are_plain = client.plain_socket is not None and self._connection is not None and self._connection.is_plain
+        self._splices = are_plain and length is not None and length >= splice.SMALLEST
 
     def data(self, data: bytes) -> None:
         """A piece of the body. Raises `Unavailable` if that is longer than can be withheld."""

@@ -16,10 +16,11 @@ from tidegate.gateway.http.backend import BackendConnection, whole_body
 from tidegate.gateway.http.http1 import LAST_CHUNK, ResponseHead
 from tidegate.gateway.requests.body_stream import BodyStream
 from tidegate.gateway.requests.made_change import log_change
-from tidegate.gateway.requests.replies import is_dechunked, reply_head, rewritten
+from tidegate.gateway.requests.replies import is_dechunked, is_stub, reply_head, rewritten
 from tidegate.gateway.requests.reply_path import ReplyPath
 
 if TYPE_CHECKING:
+    from tidegate.gateway.requests.admission import Admission
     from tidegate.gateway.requests.exchange import Exchange
     from tidegate.gateway.requests.forwarding import ForwardedRequest
     from tidegate.gateway.requests.intake import Intake
@@ -121,10 +122,19 @@ class Transfer:
 
     def _commit(self) -> None:
         admission = self._exchange.admitted
-        if admission.operation.logs_events and not self._exchange.change.try_lock(admission.object_key):
+        if admission.before_commit is not None:
+            self._exchange.spawn(self._complete_when_checked(admission))
+        elif admission.operation.logs_events and not self._exchange.change.try_lock(admission.object_key):
             self._exchange.spawn(self._complete_when_locked(admission.object_key))
         else:
             self._complete()
+
+    async def _complete_when_checked(self, admission: Admission) -> None:
+        assert admission.before_commit is not None
+        if not self._exchange.change.is_locked:
+            await self._exchange.change.lock([admission.object_key])
+        await admission.before_commit()
+        self._complete()
 
     async def _complete_when_locked(self, key: str) -> None:
         await self._exchange.change.lock([key])
@@ -192,6 +202,11 @@ class Transfer:
     def _is_looked_into(self, head: ResponseHead) -> bool:
         """Whether the client does not get this reply as it is; then it is withheld."""
         operation = self._exchange.admitted.operation
+        if operation.shows_object and is_stub(head):
+            again = operation.placed
+            assert again is not None
+            self._withhold(lambda: self._exchange.spawn(again(self._exchange, self._exchange.admitted)))
+            return True
         if head.status == 404 and operation.missing is not None:
             look = operation.missing(self._exchange, head)
             if look is not None:

@@ -3,16 +3,14 @@
 A task names the identity that was judged. Whatever else is found under its key is left alone: the object was replaced,
 or somebody was quicker. After an attempt whose answer was lost, an object that is gone counts as our doing.
 
-Right before each request it is checked that its tasks still hold (`Recheck`).
+Right before each request it is checked that its tasks still hold (`Recheck`). What is to be deleted may have to be kept
+elsewhere before that (`Keeper`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Protocol
 
 from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
 from tidegate.core.events import NULL_VERSION
@@ -22,6 +20,7 @@ from tidegate.core.lifecycle.due import ROLES
 from tidegate.core.lifecycle.subjects import VersionRole
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.xml import MOST_DELETES, DeleteEntry, DeleteFailure
+from tidegate.lifecycle.acting.assignments import Assignment, Keeper, Recheck, Result
 from tidegate.ports import Look, Store
 
 TRIES = 3
@@ -35,30 +34,6 @@ _CHANGED = "PreconditionFailed"
 _OF_NONCURRENT = frozenset(kind for kind, roles in ROLES.items() if VersionRole.NONCURRENT in roles)
 # What XML 1.0 cannot hold, or what its parsers change.
 _NOT_FOR_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\r\ud800-\udfff\ufffe\uffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    outcome: Outcome
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`is_repeated`: an earlier attempt may have been made, of which nothing is known."""
-
-    task: ObjectTask
-    is_repeated: bool = False
-
-
-class Recheck(Protocol):
-    """Whether tasks of one bucket still hold."""
-
-    def most(self, tasks: Sequence[ObjectTask]) -> int:
-        """How many of these may go into one request."""
-
-    def void(self, tasks: Sequence[ObjectTask]) -> dict[int, Result]:
-        """The results of those that must not be carried out, by their place; asked right before the request."""
 
 
 def batches(assignments: Sequence[Assignment], most: int = MOST_DELETES) -> Iterator[list[Assignment]]:
@@ -98,7 +73,8 @@ class _Attempts:
 
 class Actor:
     """Acts in one bucket. `pause` waits for so many seconds and tells whether to go on; `keeps_null_markers` says
-    that the store cannot remove them. Without a `recheck` tasks are taken at their word."""
+    that the store cannot remove them. Without a `recheck` tasks are taken at their word; without a `keeper` nothing
+    that is deleted is kept."""
 
     def __init__(
         self,
@@ -109,6 +85,7 @@ class Actor:
         pause: Callable[[float], bool],
         keeps_null_markers: bool = False,
         recheck: Recheck | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self._store = store
         self._bucket = bucket
@@ -116,6 +93,7 @@ class Actor:
         self._pause = pause
         self._keeps_null_markers = keeps_null_markers
         self._recheck = recheck
+        self._keeper = keeper
         self._locks: bool | None = None
 
     def act(self, batch: Sequence[Assignment]) -> list[Result]:
@@ -127,8 +105,16 @@ class Actor:
             if not attempts.left() or (attempt < TRIES - 1 and not self._pause(seconds)):
                 break
             seconds = min(2 * seconds, _LONGEST_PAUSE_SECONDS)
+        self._forget(attempts)
         postponed = Result(Outcome.RETRY_LATER, trouble or "the store has trouble")
         return [attempts.results.get(number, postponed) for number in range(len(batch))]
+
+    def _forget(self, attempts: _Attempts) -> None:
+        """What was kept for tasks that were not carried out. Of those that are tried again, nothing is known yet."""
+        if self._keeper is not None:
+            for number, result in attempts.results.items():
+                if result.outcome not in (Outcome.DONE, Outcome.RETRY_LATER):
+                    self._keeper.forget(attempts.task(number))
 
     def _attempt(self, attempts: _Attempts) -> str:
         """Notes the results of those that came to an end; the others must be tried again. Gives the trouble if any."""
@@ -154,12 +140,10 @@ class Actor:
         return ""
 
     def _send(self, attempts: _Attempts, numbers: list[int], request: Callable[[_Attempts, list[int]], None]) -> None:
-        """Has those of them sent that still hold."""
-        for place, result in self._void([attempts.task(number) for number in numbers]).items():
-            number = numbers[place]
-            was_done = number in attempts.repeated and self._is_gone(attempts.task(number))
-            attempts.results[number] = _gone(True, "") if was_done else result
-        sent = [number for number in numbers if number not in attempts.results]
+        """Has those of them sent that still hold. Keeping takes its time: then they are checked once more."""
+        sent = self._still(attempts, numbers, self._void)
+        if self._keeper is not None:
+            sent = self._still(attempts, self._still(attempts, sent, self._keeper.keep), self._void)
         if not sent:
             return
         try:
@@ -167,6 +151,19 @@ class Actor:
         except Unavailable:
             attempts.repeated.update(sent)  # nothing is known of them
             raise
+
+    def _still(
+        self,
+        attempts: _Attempts,
+        numbers: list[int],
+        check: Callable[[Sequence[ObjectTask]], dict[int, Result]],
+    ) -> list[int]:
+        """Those that are still to be carried out after a check, which gives the results of the others."""
+        for place, result in (check([attempts.task(number) for number in numbers]) if numbers else {}).items():
+            number = numbers[place]
+            was_done = number in attempts.repeated and self._is_gone(attempts.task(number))
+            attempts.results[number] = _gone(True, "") if was_done else result
+        return [number for number in numbers if number not in attempts.results]
 
     def _void(self, tasks: Sequence[ObjectTask]) -> dict[int, Result]:
         return self._recheck.void(tasks) if self._recheck is not None else {}
@@ -193,8 +190,6 @@ class Actor:
 
     def _one(self, task: ObjectTask, is_repeated: bool) -> Result:
         """What a multiple delete cannot express."""
-        if task.effect is Effect.TRANSITION:
-            return Result(Outcome.BLOCKED, "transitions are not carried out yet")
         if is_null_marker(task) and self._keeps_null_markers:
             return Result(Outcome.NOOP_RESOLVED, "the pool's store cannot remove delete markers of the null version")
         try:
@@ -280,7 +275,7 @@ def _entry(task: ObjectTask) -> DeleteEntry:
         etag=f'"{task.etag}"' if task.etag else None,
         last_modified=task.last_modified or None,
         size=task.size,
-        unmodified_since=None if task.last_modified else _unmodified_since(task),
+        unmodified_since=None if task.last_modified else task.unmodified_since,
         noncurrent=noncurrent,
     )
 
@@ -290,15 +285,8 @@ def _is_demoted(task: ObjectTask) -> bool:
     return task.kind in _OF_NONCURRENT and task.effect in (Effect.DELETE, Effect.REMOVE_MARKER)
 
 
-def _unmodified_since(task: ObjectTask) -> str:
-    """For a task from the log, which does not know the store's time. A rewrite that the plan did not know of came after
-    the action was due: the middle is the farthest from both, should the clocks of store and gateway differ."""
-    since_ns = task.created_ns + max(max(task.due_ns, task.became_due_ns) - task.created_ns, 0) // 2
-    return datetime.fromtimestamp(since_ns / 1_000_000_000, UTC).isoformat()
-
-
 def _goes_alone(task: ObjectTask) -> bool:
-    if task.effect in (Effect.ABORT_UPLOAD, Effect.TRANSITION) or _NOT_FOR_XML.search(task.key):
+    if task.effect is Effect.ABORT_UPLOAD or _NOT_FOR_XML.search(task.key):
         return True
     # The null version's id is used again: an object may have taken the marker's place.
     return is_null_marker(task)

@@ -11,12 +11,14 @@ from tidegate import metrics
 from tidegate.core.errors import NotFound, Unavailable
 from tidegate.core.lifecycle.tasks import Outcome
 from tidegate.core.records import Bucket
-from tidegate.lifecycle.acting.bucket_actions import Actor, Assignment, Result, batches
+from tidegate.lifecycle.acting.assignments import Assignment, Result
+from tidegate.lifecycle.acting.bucket_actions import Actor, batches
 from tidegate.lifecycle.acting.rechecking import BucketRecheck, Lookers
 from tidegate.lifecycle.acting.stop_switch import StopReader
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import existing
 from tidegate.lifecycle.buckets.time_scale import day_seconds
+from tidegate.movement.trash import Trash
 from tidegate.ports import Store, Tables
 from tidegate.settings import LifecycleSettings
 from tidegate.workers.rate import InstallationRate
@@ -30,13 +32,14 @@ _LOOKERS = 4
 
 class Dispatcher:
     """`executor` has so many `threads` and is shared with other dispatchers: while one's owner keeps its books, all
-    threads act for the others. Who made it shuts it down."""
+    threads act for the others. Who made it shuts it down. Without a `trash` nothing that is deleted is kept."""
 
     def __init__(
         self,
         tables: Tables,
         stores: Stores,
         settings: LifecycleSettings,
+        trash: Trash | None = None,
         *,
         rate: InstallationRate,
         stops: StopReader,
@@ -47,6 +50,7 @@ class Dispatcher:
         self._tables = tables
         self._stores = stores
         self._settings = settings
+        self._trash = trash
         self._rate = rate
         self._stops = stops
         self._executor = executor
@@ -103,14 +107,16 @@ class Dispatcher:
             now_ns=time.time_ns(),
             pause=lambda seconds: not self._stop.wait(seconds),
             keeps_null_markers=keeps_null_markers,
-            recheck=self._recheck(bucket, store),
+            recheck=self.recheck(bucket, store),
+            keeper=self._trash.of_bucket(bucket, store) if self._trash is not None else None,
         )
         results = actor.act(batch)
-        if any(result.outcome is Outcome.RETRY_LATER for result in results):
+        if any(result.outcome is Outcome.RETRY_LATER and not result.waits_for for result in results):
             self._sick_until[bucket.pool] = time.monotonic() + _SICK_SECONDS
         return results
 
-    def _recheck(self, bucket: Bucket, store: Store) -> BucketRecheck:
+    def recheck(self, bucket: Bucket, store: Store) -> BucketRecheck:
+        """The last look at what the bucket's rules say."""
         return BucketRecheck(
             self._tables,
             store,

@@ -19,7 +19,8 @@ from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.listings import ListedVersion
 from tidegate.core.xml import MOST_DELETES
-from tidegate.lifecycle.acting.bucket_actions import Result, sent_version
+from tidegate.lifecycle.acting.assignments import Result
+from tidegate.lifecycle.acting.bucket_actions import sent_version
 from tidegate.ports import Store, Tables
 from tidegate.walking import versions_of
 

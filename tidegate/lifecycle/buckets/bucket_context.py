@@ -8,14 +8,18 @@ from tidegate.settings import LifecycleSettings
 
 
 def context_of(
-    settings: LifecycleSettings, versioning: Versioning, day_seconds: float, *, keeps_null_markers: bool
+    settings: LifecycleSettings,
+    versioning: Versioning,
+    day_seconds: float,
+    *,
+    classes: tuple[str, ...],
+    keeps_null_markers: bool,
 ) -> BucketContext:
-    """`day_seconds` comes from `day`: it may differ between buckets."""
+    """`day_seconds` comes from `time_scale`: buckets may differ in it. `classes` are those that can be moved to."""
     return BucketContext(
         versioning=versioning,
         day_seconds=day_seconds,
         minimum_transition_bytes=settings.minimum_transition_bytes,
-        classes=settings.storage_classes,
-        transitions_act=False,  # nothing carries them out yet
+        classes=classes,
         keeps_null_markers=keeps_null_markers,
     )

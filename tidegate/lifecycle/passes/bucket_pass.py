@@ -99,6 +99,7 @@ class BucketPass:
         parts = partition(
             self.rules,
             day_seconds=self.bucket_context.day_seconds,
+            classes=self.bucket_context.classes,
             retention_ns=_retention_ns(times, clock),
             allowance_ns=times.allowance_ns + LISTED_LATE_NS,
         )

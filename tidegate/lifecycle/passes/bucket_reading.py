@@ -20,12 +20,20 @@ from tidegate.lifecycle.buckets.time_scale import day_seconds
 from tidegate.lifecycle.passes.bucket_pass import BucketPass
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings
+from tidegate.storage_classes import NONE_CONFIGURED, Configured, classes_in
 
 
 def read_buckets(
-    tables: Tables, stores: Stores, settings: LifecycleSettings, listed: Iterable[ListedBucket], *, now_ns: int
+    tables: Tables,
+    stores: Stores,
+    settings: LifecycleSettings,
+    listed: Iterable[ListedBucket],
+    *,
+    now_ns: int,
+    configured: Configured = NONE_CONFIGURED,
 ) -> Iterator[BucketPass]:
-    """Those that still exist and have rules."""
+    """Those that still exist and have rules. `configured` are the locations of the settings."""
+    classes = classes_in(tables, settings, configured)
     for entry in listed:
         bucket, rules = existing(tables, entry.name, entry.uid), active_rules(tables, entry.uid)
         if bucket is None or rules is None:
@@ -38,7 +46,9 @@ def read_buckets(
             yield replace(found, problem=f"its versioning is not known: {error}")
             continue
         day = day_seconds(tables, settings, bucket.pool)
-        bucket_context = context_of(settings, Versioning(state.versioning), day, keeps_null_markers=keeps_null_markers)
+        bucket_context = context_of(
+            settings, Versioning(state.versioning), day, classes=classes, keeps_null_markers=keeps_null_markers
+        )
         yield replace(found, bucket_context=bucket_context, known_since_ns=state.complete_since_ns)
 
 

@@ -164,7 +164,7 @@ class BucketListing:
         """Notes down what was planned, with when its subject was made and how it was listed."""
         bucket = self._bucket
         for planned, created_ns, listed in found:
-            self._rows.append(plan_row(planned, bucket.bucket, bucket.owner, bucket.bucket_context, created_ns, listed))
+            self._rows.append(plan_row(planned, bucket.bucket, bucket.owner, created_ns, listed))
             if planned.hold is None:
                 self._planned[planned.kind.value] += 1
                 self._bytes += self._rows[-1]["size"] or 0

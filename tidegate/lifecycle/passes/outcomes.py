@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tidegate.core.lifecycle.routes import ROUTES
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
 from tidegate.core.shards import shard
 from tidegate.lifecycle.passes.bucket_pass import BucketOutcome
@@ -37,7 +38,8 @@ class OutcomeTracker:
         return tally.outcome() if tally is not None else BucketOutcome()
 
     def _take_in(self, ended: Ended) -> None:
-        if ended.pass_id == self._pass_id:
+        """What was handed over may end within the pass. It is not among what the pass waits for."""
+        if ended.pass_id == self._pass_id and not ROUTES[ended.effect].is_handed_over:
             self._buckets.setdefault(ended.bucket_uid, _Tally()).add(ended)
             self.finished += 1
 

@@ -60,8 +60,10 @@ class Pass:
         self._enter("landing")
         landing = self._planner.land(now_ns=order.now_ns, retention_ns=self._retention_ns)
         # Only now: events that came late set cursors back.
-        settings = context.settings.lifecycle
-        known = list(read_buckets(context.tables, context.stores, settings, listed, now_ns=order.now_ns))
+        settings, configured = context.settings.lifecycle, context.settings.locations
+        known = list(
+            read_buckets(context.tables, context.stores, settings, listed, now_ns=order.now_ns, configured=configured)
+        )
         self._enter("planning")
         buckets = self._planner.plan(known, self._clock(known, landing), self._folder, self._watch)
         if order.dry_run:

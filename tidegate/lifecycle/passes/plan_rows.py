@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from tidegate.core import codec
 from tidegate.core.errors import Unavailable
-from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.decide import Planned
 from tidegate.core.lifecycle.tasks import ObjectTask
 from tidegate.core.listings import ListedVersion
@@ -35,7 +34,6 @@ def plan_row(
     planned: Planned,
     bucket: Bucket,
     owner: str,
-    bucket_context: BucketContext,
     created_ns: int,
     listed: ListedVersion | None,
 ) -> Row:
@@ -60,7 +58,6 @@ def plan_row(
         "since_ns": planned.since_ns,
         "storage_class": planned.storage_class,
         "hold": planned.hold.value if planned.hold is not None else None,
-        "acts": planned.effect is not Effect.TRANSITION or bucket_context.transitions_act,
         "newest_due_ns": planned.became_due_ns,
         "shard": shard(bucket.name, planned.key),
     }
@@ -110,12 +107,11 @@ class PlanWriter:
 
 
 def tasks_of_plan(folder: Path, *, pass_id: str) -> Iterator[pa.RecordBatch]:
-    """What of a plan is to be done, as messages (`task_writer.TASKS`). What is held waits; transitions that nothing
-    carries out are only shown."""
+    """What of a plan is to be done, as messages (`task_writer.TASKS`). What is held waits."""
     for file in sorted(folder.glob("*.parquet")):
         try:
             for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-                free = batch.filter(pc.and_(pc.is_null(batch.column("hold")), batch.column("acts")))
+                free = batch.filter(pc.is_null(batch.column("hold")))
                 if free.num_rows:
                     yield _tasks(free, pass_id)
         except (OSError, pa.ArrowException) as error:

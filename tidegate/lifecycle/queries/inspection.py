@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -27,6 +27,7 @@ from tidegate.lifecycle.queries.simulation import Progress, Simulation, Simulati
 from tidegate.lifecycle.topics import create_topics
 from tidegate.ports import Tables, Topics
 from tidegate.settings import LifecycleSettings
+from tidegate.storage_classes import Configured, classes_in
 from tidegate.views import filled
 from tidegate.walking import uploads_of, versions_of
 
@@ -101,12 +102,13 @@ class KeyExplanationView(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """`open_stores` is called only when a store must be looked into."""
+    """`open_stores` is called only when a store must be looked into. `configured` are the locations of the settings."""
 
     tables: Tables
     topics: Topics
     settings: LifecycleSettings
     open_stores: Callable[[], Stores]
+    configured: Configured = field(default_factory=dict)
 
     def buckets(self) -> list[LifecycledBucketView]:
         views = []
@@ -168,7 +170,10 @@ class Inspector:
         """What the rules in the document, XML or JSON, would do; an `S3Error` where PUT would refuse them."""
         settings, bucket = self.settings, self._bucket(bucket_name)
         rules = parse_either(
-            document, storage_classes=settings.storage_classes, minimum=minimum, strict=settings.strict_filters
+            document,
+            storage_classes=classes_in(self.tables, settings, self.configured),
+            minimum=minimum,
+            strict=settings.strict_filters,
         )
         evaluator = self._evaluator(bucket, rules, self.open_stores())
         interval = interval_seconds(self.tables, settings)
@@ -190,7 +195,11 @@ class Inspector:
         day = day_seconds(self.tables, self.settings, bucket.pool)
         keeps_null_markers = stores.keeps_null_markers(bucket.pool)
         bucket_context = context_of(
-            self.settings, store.versioning(bucket.name), day, keeps_null_markers=keeps_null_markers
+            self.settings,
+            store.versioning(bucket.name),
+            day,
+            classes=classes_in(self.tables, self.settings, self.configured),
+            keeps_null_markers=keeps_null_markers,
         )
         return ListingEvaluator(
             store, bucket.name, rules, bucket_context, store.locks_objects(bucket.name), time.time_ns()

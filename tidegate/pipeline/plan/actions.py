@@ -39,7 +39,6 @@ _ACTION = pa.struct(
         ("coldness", pa.int32()),
         ("never_from", pa.list_(pa.string())),
         ("smallest", pa.int64()),
-        ("transitions_act", pa.bool_()),
         ("keeps_null_markers", pa.bool_()),
         ("position", pa.int32()),
         ("shards", pa.int32()),
@@ -107,7 +106,7 @@ def _actions(bucket: RuledBucket) -> Iterator[tuple[RuleAction, dict[str, Any]]]
     for pair in bucket.rule_set.active():
         coldness = bucket.bucket_context.coldness(pair.action.storage_class)
         if pair.action.kind.is_transition and coldness < 0:
-            continue  # Nothing is warmer than a class that is not configured.
+            continue  # No location serves it.
         yield pair, _action(bucket, pair, coldness) | {"shards": shards.get(pair.position, 0)}
 
 
@@ -134,7 +133,6 @@ def _action(bucket: RuledBucket, pair: RuleAction, coldness: int) -> dict[str, A
         "coldness": coldness,
         "never_from": [name for name in bucket_context.classes if bucket_context.coldness(name) >= coldness],
         "smallest": smallest_to_move(pair, bucket.rule_set.minimum, bucket_context) if action.kind.is_transition else 0,
-        "transitions_act": bucket_context.transitions_act,
         "keeps_null_markers": bucket_context.keeps_null_markers,
         "position": pair.position,
     }

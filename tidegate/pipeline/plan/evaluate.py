@@ -20,7 +20,7 @@ from tidegate.pipeline.plan.version_roles import IS_NULL
 # What the plan says of the action that is taken; the rest it says of the subject.
 _OF_ACTION = (
     *("effect", "kind", "rule_id", "action_id", "due_ns", "became_due_ns", "since_ns"),
-    *("storage_class", "hold", "acts"),
+    *("storage_class", "hold"),
 )
 PLAN_SCHEMA = StructType(columns_of(PlanRow))
 PLAN_COLUMNS = tuple(PLAN_SCHEMA.names)
@@ -44,7 +44,6 @@ def due(subjects: DataFrame, actions: DataFrame) -> DataFrame:
         f"{_EFFECT} AS effect",
         f"{_PERMANENT} AS permanent",
         f"{_HOLD} AS hold",
-        "NOT action.is_transition OR action.transitions_act AS acts",
         f"{_BECAME_DUE} AS became_due_ns",
     )
     return assessed.selectExpr(
@@ -143,7 +142,7 @@ _HOLD = f"""
 _PRECEDENCE = """
     named_struct(
         'order', CASE WHEN permanent THEN 0
-                      WHEN action.is_transition THEN CASE WHEN action.transitions_act THEN 1 ELSE 3 END
+                      WHEN action.is_transition THEN 1
                       ELSE 2 END,
         'warmth', -action.coldness,
         'due_ns', due_ns,

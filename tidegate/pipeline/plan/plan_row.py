@@ -7,8 +7,7 @@ from tidegate.pipeline.arrow_types import Int32
 
 
 class PlanRow(VersionAttributes, frozen=True, kw_only=True):
-    """`acts` is false for transitions that nothing carries out. `newest_due_ns` is when the last of the subject's
-    actions that were looked for became due, whichever is taken."""
+    """`newest_due_ns` is when the last of the subject's actions that were looked for became due, whichever is taken."""
 
     bucket_uid: str
     bucket: str
@@ -27,6 +26,5 @@ class PlanRow(VersionAttributes, frozen=True, kw_only=True):
     since_ns: int
     storage_class: str
     hold: str | None
-    acts: bool
     newest_due_ns: int
     shard: Int32

@@ -20,7 +20,7 @@ from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.shards import bucket_day
 from tidegate.pipeline.log.event_columns import NS_PER_DAY, in_one_bucket
-from tidegate.pipeline.log.log_table import LogTable
+from tidegate.pipeline.log.log_table import CHANGE_COLUMNS, LogTable
 from tidegate.pipeline.plan.actions import RuledBucket, actions_frame, most_newer
 from tidegate.pipeline.plan.evaluate import evaluate
 from tidegate.pipeline.plan.frontier import DueWindow, Frontier, candidates, due_windows, newly_due, spans, window_days
@@ -114,14 +114,14 @@ class Replayer:
     ) -> DataFrame:
         is_few = count <= _MOST_TO_SEND
         if way is _Way.OBJECT:
-            return self._objects(events.where(F.col("operation") == EventKind.PUT.value), is_few, found)
+            return self._objects(events.where(F.col("operation") == EventKind.PUT.value), is_few, found, buckets)
         # A key that shares its hash with a candidate's is replayed, too, and found not to be due.
         hashes = _sent(events.select("key_hash"), is_few)
         if way is _Way.UPLOAD:
             return self._uploads(hashes, found)
         return self._versions(hashes, found, buckets)
 
-    def _objects(self, puts: DataFrame, is_few: bool, found: Sequence[DueWindow]) -> DataFrame:
+    def _objects(self, puts: DataFrame, is_few: bool, found: Sequence[DueWindow], buckets: Buckets) -> DataFrame:
         """What puts made and nothing replaced since, in buckets without versioning.
 
         Keys are told apart by their hashes, which are a third of what the log would have to be read for otherwise. Of
@@ -135,14 +135,37 @@ class Replayer:
         later = changes.join(_sent(made, is_few), "key_hash").where(is_later)
         replaced = later.select("key_hash", F.col("made_day").alias("bucket_day"), F.col("made_ns").alias("ts_ns"))
         current = puts.join(_sent(replaced, is_few), _OBJECT, "left_anti")
+        moving = {uid for uid in _uids(found) if buckets[uid].rule_set.has_transitions}
+        if moving:
+            current = self._with_classes(current, made, is_few, _first_day(found), moving)
         return alone(objects_of(current))
+
+    def _with_classes(self, puts: DataFrame, made: DataFrame, is_few: bool, since_ns: int, uids: set[str]) -> DataFrame:
+        """What puts made, with the storage classes to which it was moved since. Only transitions ask for them."""
+        columns = (*CHANGE_COLUMNS, "storage_class")
+        events = self._table.read(self._session, since_ns=since_ns, uids=uids, columns=columns)
+        moves = events.where(F.col("operation") == EventKind.MOVED.value)
+        is_later = (F.col("ts_ns") > F.col("made_ns")) & in_one_bucket(F.col("bucket_day"), F.col("made_day"))
+        entered = (
+            moves.join(_sent(made, is_few), "key_hash")
+            .where(is_later)
+            .groupBy("key_hash", F.col("made_day").alias("bucket_day"), F.col("made_ns"))
+            .agg(F.max_by("storage_class", "ts_ns").alias("entered"))
+            .withColumnRenamed("made_ns", "ts_ns")
+        )
+        joined = puts.join(_sent(entered, is_few), _OBJECT, "left")
+        return joined.withColumn("storage_class", F.coalesce("entered", "storage_class")).drop("entered")
 
     def _versions(self, hashes: DataFrame, found: Sequence[DueWindow], buckets: Buckets) -> DataFrame:
         """Every version of the candidates' keys."""
         replayed = [buckets[uid] for uid in sorted(_uids(found))]
         events = self._table.read(self._session, uids=_uids(found), columns=_COLUMNS)
         history = events.join(hashes, "key_hash", "left_semi")
-        versions = versions_of(history, with_tags=any(bucket.rule_set.needs_tags for bucket in replayed))
+        versions = versions_of(
+            history,
+            with_tags=any(bucket.rule_set.needs_tags for bucket in replayed),
+            with_classes=any(bucket.rule_set.has_transitions for bucket in replayed),
+        )
         newest_first = [F.col("created_ns").desc()]
         return placed(versions, newest_first, most_newer=most_newer(replayed))
 

@@ -30,13 +30,13 @@ _ROWS_OF_ONE_TASK = 50_000
 
 def tasks(plan: DataFrame, *, pass_id: str) -> DataFrame:
     """What of a plan is to be done, as messages (`task_writer.TASKS`), the values as `ObjectTask` writes them.
-    What is held waits; transitions that nothing carries out are only shown."""
+    What is held waits."""
     message = F.struct(
         F.col("effect").alias("action"),
         F.struct(*(F.col(name).alias(written) for name, written in OBJECT_TARGET.items())).alias("target"),
         F.struct(*(_detail(name, pass_id).alias(written) for name, written in OBJECT_DETAILS.items())).alias("details"),
     )
-    return plan.where(F.col("hold").isNull() & F.col("acts")).select(
+    return plan.where(F.col("hold").isNull()).select(
         "bucket_uid",
         "effect",
         F.concat("bucket_uid", F.lit("/"), "key").alias("key"),

@@ -9,6 +9,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.core.copy_tasks import CopyTask
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.routes import ROUTES, Route
 from tidegate.core.lifecycle.tasks import ObjectTask
@@ -45,10 +46,13 @@ class TaskWriter:
         return pa.concat_batches(counts) if counts else pa.RecordBatch.from_pylist([], schema=COUNTS)
 
     def _begun(self, tasks: pa.RecordBatch) -> pa.RecordBatch:
-        """Without what is under way already."""
+        """As tasks of the data mover, without what is under way already."""
         now_ns = time.time_ns()
-        found = (ObjectTask.from_bytes(value.encode()) for value in tasks.column("value").to_pylist())
-        return tasks.filter(pa.array([self._handed_over().begin(task, now_ns=now_ns) for task in found]))
+        found = [ObjectTask.from_bytes(value.encode()) for value in tasks.column("value").to_pylist()]
+        copies = pa.array([CopyTask.of(task).to_bytes().decode() for task in found], pa.string())
+        messages = tasks.set_column(tasks.schema.get_field_index("value"), "value", copies)
+        begun = [self._handed_over().begin(task, now_ns=now_ns) for task in found]
+        return messages.filter(pa.array(begun, pa.bool_()))
 
     def _write(self, topic: str, tasks: pa.RecordBatch) -> None:
         for part in _parts(tasks):

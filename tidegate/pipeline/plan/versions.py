@@ -35,16 +35,18 @@ EVENT_COLUMNS = (
 )
 
 
-def versions_of(events: DataFrame, *, with_tags: bool = True) -> DataFrame:
+def versions_of(events: DataFrame, *, with_tags: bool = True, with_classes: bool = True) -> DataFrame:
     """The versions that exist (`VERSION_SCHEMA`); the null version is "null" everywhere.
 
     `events` must hold every event of its keys; the same event may be there twice. Where no rule asks for tags, what
-    was tagged later need not be looked for.
+    was tagged later need not be looked for; where none moves objects, nor in which storage class they are by now.
     """
     # Brought together by key once, they need not be moved again for anything that is done per key or version.
     by_key = events.repartition(*_KEY)
     instances = _instances(by_key)
     alive = _with_moves(instances).where(F.col("ended_ns").isNull())
+    if with_classes:
+        alive = _with_classes(alive, by_key)
     known = {"version_id": F.col("version"), "tagged_ns": F.lit(0), "moved_ns": F.coalesce("moved_ns", F.lit(0))}
     if not with_tags:
         return _versions(alive, known | {"tags": F.create_map()})
@@ -53,7 +55,8 @@ def versions_of(events: DataFrame, *, with_tags: bool = True) -> DataFrame:
 
 
 def objects_of(puts: DataFrame) -> DataFrame:
-    """The versions (`VERSION_SCHEMA`) that puts made, each the only one of its key, where no rule asks for tags."""
+    """The versions (`VERSION_SCHEMA`) that puts made, each the only one of its key, where no rule asks for tags. Their
+    storage classes are those that the rows name."""
     known = {"version_id": F.lit(NULL_VERSION), "tags": F.create_map(), "tagged_ns": F.lit(0), "moved_ns": F.lit(0)}
     return _versions(puts.withColumnRenamed("ts_ns", "created_ns"), known)
 
@@ -120,6 +123,25 @@ def _with_moves(instances: DataFrame) -> DataFrame:
     is_sole_marker = (F.col("operation") == EventKind.DELETE_MARKER.value) & (F.col("all_alive") == 1)
     moved_ns = F.when(is_sole_marker, F.col("last_end_ns")).otherwise(F.max("ended_ns").over(between))
     return rows.withColumn("moved_ns", moved_ns)
+
+
+def _with_classes(alive: DataFrame, events: DataFrame) -> DataFrame:
+    """With the storage classes to which the versions were moved since they were made. Such an event tells nothing else
+    of its version, which keeps its time."""
+    moves = events.where(F.col("operation") == EventKind.MOVED.value).select(
+        *_KEY,
+        _version(F.col("version_id")).alias("version"),
+        F.col("ts_ns").alias("entered_ns"),
+        F.col("storage_class").alias("entered"),
+    )
+    entered = (
+        moves.join(alive.select(*_INSTANCE), [*_KEY, "version"])
+        .where(F.col("entered_ns") > F.col("created_ns"))
+        .groupBy(*_INSTANCE)
+        .agg(F.max_by("entered", "entered_ns").alias("entered"))
+    )
+    joined = alive.join(entered, list(_INSTANCE), "left")
+    return joined.withColumn("storage_class", F.coalesce("entered", "storage_class")).drop("entered")
 
 
 def _last_tags(events: DataFrame, instances: DataFrame) -> DataFrame:

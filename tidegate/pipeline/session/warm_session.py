@@ -26,6 +26,7 @@ from tidegate.settings import Settings
 
 _END_SECONDS = 5.0
 _MOST_CHARACTERS = 500
+_OF_NO_INTEREST = ("at ", "Caused by", "...", "File ", "SQLSTATE")
 
 # It tells of every connection that it closes or finds closed; what fails is raised as well.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -114,8 +115,8 @@ def spark_errors() -> Iterator[None]:
 def _told(error: BaseException) -> str:
     """The line that matters: of an error in a Python worker that is the last one of its traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    of_worker = [line for line in lines if not line.startswith(("at ", "Caused by", "...", "File "))]
-    has_traceback = any(line.startswith("Traceback") for line in lines)
+    of_worker = [line for line in lines if not line.startswith(_OF_NO_INTEREST)]
+    has_traceback = any("Traceback (most recent call last)" in line for line in lines)
     line = (of_worker[-1] if has_traceback else lines[0]) if of_worker else type(error).__name__
     return line[:_MOST_CHARACTERS]
 

@@ -174,7 +174,7 @@ def situations(draw):
         versioning,
         day_seconds=draw(st.sampled_from([86_400, 10, 0.5])),
         minimum_transition_bytes=draw(st.sampled_from([0, SMALL_OBJECT_BYTES])),
-        transitions_act=draw(st.booleans()),
+        classes=draw(st.sampled_from([STORAGE_CLASSES, STORAGE_CLASSES, ("STANDARD_IA", "GLACIER")])),
         keeps_null_markers=draw(st.booleans()),
     )
     return draw(histories(versioning)), draw(uploads), draw(rule_sets()), bucket_context, draw(presents)

@@ -174,6 +174,13 @@ def test_an_edited_rule_walks_for_everything_again():
     assert passed(edited, rules(rule(expiration(29))), at(NOW + 2 * HOUR))[1].recovery is None
 
 
+def test_a_location_that_comes_to_serve_a_class_is_like_an_edited_rule():
+    moves = rules(rule(expiration(30)), rule(transition(1, "GLACIER"), id="moves"))
+    without, served = parts_of(moves, classes=()), parts_of(moves, classes=("GLACIER",))
+    assert (without.replay_hash, len(without.replay)) == (parts_of(EXPIRE).replay_hash, 1)
+    assert len(served.replay) == 2 and served.replay_hash != without.replay_hash
+
+
 def test_a_recovery_that_is_blocked_is_tried_again():
     cursor = started(EXPIRE)
     left, _ = passed(cursor, rules(rule(expiration(29))), at(NOW + HOUR), walked=WalkResult.BLOCKED)

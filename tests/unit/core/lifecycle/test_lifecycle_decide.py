@@ -28,7 +28,7 @@ from lifecycle_cases import (
 from tidegate.core.lifecycle.assess import SMALL_OBJECT_BYTES, Effect, Hold
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.due import due_at
-from tidegate.core.lifecycle.rules import TransitionMinimum
+from tidegate.core.lifecycle.rules import ActionKind, TransitionMinimum
 from tidegate.core.lifecycle.subjects import Upload, Versioning, VersionRole, of_upload, subjects_of
 
 LATER = MIDNIGHT + 100 * DAY
@@ -181,13 +181,39 @@ def test_the_null_version_of_a_suspended_bucket_is_destroyed_by_its_expiration_w
     assert brief(other) == [(Effect.TRANSITION, "v1", "move")]
 
 
-def test_where_nothing_moves_objects_a_due_transition_holds_nothing_up():
+def test_a_transition_to_a_class_that_no_location_serves_is_not_planned_and_holds_nothing_up():
     both = rules(rule(transition(1), id="move"), rule(expiration(5), id="end"))
-    bucket_context = {"versioning": Versioning.ENABLED, "transitions_act": False}
-    assert brief(plan(both, [version()], now=MIDNIGHT + 2 * DAY, **bucket_context)) == [
-        (Effect.TRANSITION, "v1", "move")
-    ]
+    bucket_context = {"versioning": Versioning.ENABLED, "classes": ("STANDARD_IA",)}
+    assert plan(both, [version()], now=MIDNIGHT + 2 * DAY, **bucket_context) == []
     assert brief(plan(both, [version()], now=LATER, **bucket_context)) == [(Effect.EXPIRE, "v1", "end")]
+
+
+@pytest.mark.parametrize("versioning", Versioning)
+def test_a_moved_version_is_judged_by_its_original_time_and_goes_on_to_a_second_location(versioning):
+    steps = rules(rule(transition(1, "STANDARD_IA"), transition(3, "GLACIER"), expiration(5)))
+    at = {days: MIDNIGHT + days * DAY for days in (1, 2, 3, 5)}
+    plans = [
+        plan(steps, [version("null", storage_class=held_in)], now=at[days], versioning=versioning)
+        for held_in, days in (("", 1), ("STANDARD_IA", 2), ("STANDARD_IA", 3), ("GLACIER", 3), ("GLACIER", 5))
+    ]
+    assert [[(entry.kind, entry.storage_class, entry.due_ns) for entry in found] for found in plans] == [
+        [(ActionKind.TRANSITION_DAYS, "STANDARD_IA", at[1])],
+        [],
+        [(ActionKind.TRANSITION_DAYS, "GLACIER", at[3])],
+        [],
+        [(ActionKind.EXPIRATION_DAYS, "", at[5])],
+    ]
+
+
+def test_noncurrent_versions_move_days_after_their_successor_came_and_the_newest_of_them_stay():
+    moves = rules(rule(noncurrent_transition(2, newer=1)))
+    versions = [version(f"v{4 - n}", created=MIDNIGHT - n * DAY) for n in range(4)]
+    due = MIDNIGHT + 2 * DAY - DAY  # v2 became noncurrent when v3 was made, a day before midnight
+    assert plan(moves, versions, now=MIDNIGHT - 1, versioning=Versioning.ENABLED) == []
+    found = plan(moves, versions, now=due, versioning=Versioning.ENABLED)
+    assert [(entry.version_id, entry.due_ns) for entry in found] == [("v2", due), ("v1", due - DAY)]
+    moved = [replace(one, storage_class="GLACIER") if one.version_id in ("v1", "v2") else one for one in versions]
+    assert plan(moves, moved, now=due, versioning=Versioning.ENABLED) == []
 
 
 @pytest.mark.parametrize(("held_in", "target"), [("GLACIER", "GLACIER"), ("DEEP_ARCHIVE", "GLACIER")])

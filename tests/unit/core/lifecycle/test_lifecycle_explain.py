@@ -54,6 +54,12 @@ def test_a_disabled_rule_is_shown_as_such():
     assert not verdict.is_due
 
 
+def test_a_transition_to_a_class_whose_location_was_removed_says_so():
+    (verdict,) = verdicts(rules(rule(transition(1, "GLACIER"))), [version()], now=MIDNIGHT + 9 * DAY, classes=())
+    assert verdict.obstacles == ("no location serves the storage class GLACIER",)
+    assert not verdict.is_due
+
+
 def test_an_action_for_something_else_says_so():
     given = rules(rule(noncurrent(1), MARKER_CLEANUP, abort(1)))
     assert [verdict.obstacles for verdict in verdicts(given, [version()])] == [

@@ -174,8 +174,16 @@ def test_an_id_of_255_characters_is_accepted():
 def test_classes_of_the_installation_take_the_place_of_those_of_s3():
     moves = "<Transition><Days>1</Days><StorageClass>tape</StorageClass></Transition>"
     assert parsed(moves, storage_classes=["disk", "tape"]).actions[0].storage_class == "tape"
-    with pytest.raises(S3Error):
-        parsed(moves)
+
+
+def test_a_class_that_no_location_serves_is_refused_with_what_can_be_done():
+    moves = "<Transition><Days>1</Days><StorageClass>tape</StorageClass></Transition>"
+    with pytest.raises(S3Error, match="one that a location serves: disk, glass") as refused:
+        parsed(moves, storage_classes=["disk", "glass"])
+    assert refused.value.code == "MalformedXML"
+    with pytest.raises(S3Error, match=r"there is none yet: .* tidegate location create") as refused:
+        parsed(moves, storage_classes=[])
+    assert refused.value.code == "MalformedXML"
 
 
 def test_get_returns_what_put_gave_to_the_byte():

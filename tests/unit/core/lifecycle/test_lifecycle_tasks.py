@@ -76,7 +76,8 @@ def test_an_object_task_is_read_as_it_was_written(key, version_id, etag, size, e
     assert ObjectTask.from_bytes(task.to_bytes()) == task
     record = AuditRecord(5, task, Outcome.NOOP_RESOLVED, reason=key, worker=etag)
     assert AuditRecord.from_json(record.to_json()) == record
-    ended = Ended(task.pass_id, task.bucket, task.bucket_uid, key, task.became_due_ns, Outcome.NOOP_RESOLVED, key)
+    identity = (effect, task.pass_id, task.bucket, task.bucket_uid, key)
+    ended = Ended(*identity, task.became_due_ns, Outcome.NOOP_RESOLVED, key)
     assert Ended.from_json(record.to_json()) == ended
 
 

@@ -256,6 +256,7 @@ def test_copies_and_changes_of_policy_need_both_rights_and_only_a_preflight_need
 
 def test_logged_operations_are_those_that_change_what_a_bucket_holds_or_is():
     assert {o.name for o in OPERATIONS.values() if o.logs_events} == {
+        *("PlaceObject", "MoveObjectBack", "DeleteOriginal", "UndeleteObject"),
         *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
         *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
         *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle", "PutBucketPolicy", "DeleteBucketPolicy"),

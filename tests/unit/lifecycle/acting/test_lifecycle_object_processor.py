@@ -328,11 +328,13 @@ def test_two_tasks_for_one_object_act_once(scene: Scene) -> None:
     assert Counter(record.outcome for record in scene.place.audits()) == {Outcome.DONE: 1, Outcome.NOOP_RESOLVED: 1}
 
 
-def test_a_transition_is_not_carried_out_yet(scene: Scene) -> None:
+def test_a_transition_without_a_copy_is_a_dead_letter_and_deletes_nothing(scene: Scene) -> None:
     listed = scene.store.put("a", OLD)
     scene.publish(scene.task(listed, Effect.TRANSITION, storage_class="GLACIER"))
     scene.run()
-    assert scene.outcomes() == {"a": Outcome.BLOCKED}
+    assert scene.outcomes() == {}
+    assert set(scene.store.versions) == {"a"}
+    assert len(scene.place.values(f"{OBJECT_TASKS_TOPIC}.dead-letters")) == 1
 
 
 class Killed(BaseException):

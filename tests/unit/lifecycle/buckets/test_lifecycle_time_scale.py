@@ -67,17 +67,13 @@ def test_the_log_says_that_the_demo_is_on(place: LifecyclePlace, caplog: pytest.
 
 
 def test_terms_are_those_of_the_settings() -> None:
-    settings = LifecycleSettings(minimum_transition_bytes=0, storage_classes=("A",))
-    bucket_context = context_of(settings, Versioning.ENABLED, 7, keeps_null_markers=True)
+    settings = LifecycleSettings(minimum_transition_bytes=0)
+    bucket_context = context_of(settings, Versioning.ENABLED, 7, classes=("A",), keeps_null_markers=True)
     assert (bucket_context.versioning, bucket_context.day_seconds, bucket_context.minimum_transition_bytes) == (
         Versioning.ENABLED,
         7,
         0,
     )
-    assert (bucket_context.classes, bucket_context.transitions_act, bucket_context.keeps_null_markers) == (
-        ("A",),
-        False,
-        True,
-    )
-    ordinary = context_of(ORDINARY, Versioning.OFF, 1, keeps_null_markers=False)
+    assert (bucket_context.classes, bucket_context.keeps_null_markers) == (("A",), True)
+    ordinary = context_of(ORDINARY, Versioning.OFF, 1, classes=(), keeps_null_markers=False)
     assert (ordinary.minimum_transition_bytes, ordinary.keeps_null_markers) == (SMALL_OBJECT_BYTES, False)

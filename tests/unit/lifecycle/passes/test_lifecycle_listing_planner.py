@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from lifecycle_place import DAYS, SECOND, LifecyclePlace, rule_set
 from pyspark.sql.pandas.types import to_arrow_schema
+from stored_locations import store_location
 
 from tidegate.core.errors import Refused, TidegateError, Unavailable
 from tidegate.core.lifecycle.assess import Effect
@@ -145,11 +146,12 @@ def test_the_plan_has_the_columns_of_plans_on_spark() -> None:
     assert to_arrow_schema(PLAN_SCHEMA).equals(PLAN_ROWS)
 
 
-def test_the_plan_shows_what_is_held_and_what_nothing_carries_out(place: LifecyclePlace) -> None:
+def test_the_plan_shows_what_is_held_and_what_moves(place: LifecyclePlace) -> None:
     store = place.pool()
     store.state = Versioning.ENABLED
     moves = "<Filter/><Transition><Days>1</Days><StorageClass>GLACIER</StorageClass></Transition>"
     place.bucket("photos", rule_set(NONCURRENT, moves))
+    store_location(place.tables, "cold", "GLACIER")
     place.settings = place.settings.model_copy(update={"minimum_transition_bytes": 0})
     versions = [store.put("k", OLD + number) for number in range(3)]
     store.locked = {("k", versions[0].version_id)}

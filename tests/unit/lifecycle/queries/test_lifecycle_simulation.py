@@ -162,6 +162,7 @@ def test_rules_that_put_would_refuse_are_refused_with_its_code(place: LifecycleP
     with pytest.raises(S3Error) as caught:
         simulate(place, rule("<Transition><Days>1</Days><StorageClass>COLD</StorageClass></Transition>"))
     assert caught.value.code == "MalformedXML"
+    assert "tidegate location create" in caught.value.message
     assert store.requests == []
 
 

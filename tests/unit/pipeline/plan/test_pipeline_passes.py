@@ -11,7 +11,6 @@ from pass_cases import PASSES, lives
 from plans import entries_of_spark, uploads_frame, versions_frame
 from pyspark.sql import functions as F
 
-from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.cursors import Recovery, Walk
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload, ListedVersion
@@ -73,7 +72,7 @@ def test_over_many_passes_exactly_what_is_due_is_planned(spark, buckets, tmp_pat
         by_listing = planned_from_listings(spark, listed, now_ns)
         check_and_act(buckets, by_log, by_listing, now_ns)
     log.close()
-    assert {Walk.STEADY, Walk.RECOVERY, Recovery.RULE_EDIT, Recovery.BEHIND_HORIZON, True} <= seen
+    assert {Walk.STEADY, Walk.RECOVERY, Walk.REVISIT, Recovery.RULE_EDIT, Recovery.BEHIND_HORIZON, True} <= seen
 
 
 def check_and_act(buckets, by_log, by_listing, now_ns):
@@ -84,11 +83,10 @@ def check_and_act(buckets, by_log, by_listing, now_ns):
         found, right = planned.get(life.uid, {}), life.oracle(now_ns)
         assert {told(entry) for entry in found.values()} <= {told(entry) for entry in right}, life.uid
         # What only a later event than this pass can know of made match is due in the next.
-        due = [entry for entry in right if entry.became_due_ns <= now_ns and entry.effect is not Effect.TRANSITION]
+        due = [entry for entry in right if entry.became_due_ns <= now_ns and life.is_awaited(entry)]
         assert {identity(entry) for entry in due} <= set(found), (life.uid, life.plan)
         for entry in found.values():
-            if entry.effect is not Effect.TRANSITION:
-                life.act(entry, now_ns)
+            life.act(entry, now_ns)
         life.settle()
 
 

@@ -9,6 +9,7 @@ from log_cases import MIDNIGHT
 from plans import uploads_frame, versions_frame
 
 from tidegate import assembly
+from tidegate.core.copy_tasks import CopyTask
 from tidegate.core.lifecycle.assess import BucketContext, Effect
 from tidegate.core.lifecycle.decide import decide
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC, TASK_TOPICS
@@ -102,16 +103,16 @@ def test_what_takes_long_is_handed_over_by_the_executors_and_published_once(spar
     for pass_id in ("pass-1", "pass-2"):
         counts = publish_plan(spark, tmp_path / "plan", settings, tmp_path, pass_id=pass_id)
         assert (counts.awaited, counts.handed_over) == ({}, {"uid": len(KEYS)})
-    moved = published(topics, DATA_MOVER_TOPIC)
-    assert sorted((task.key, task.pass_id) for task in moved) == sorted((key, "pass-1") for key in KEYS)
+    moved = published(topics, DATA_MOVER_TOPIC, CopyTask)
+    assert sorted((task.key, task.request_id) for task in moved) == sorted((key, "pass-1") for key in KEYS)
     assert {entry.key for entry in HandedOver(tables).under_way("uid")} == set(KEYS)
     topics.close()
     tables.close()
 
 
-def published(topics, topic):
+def published(topics, topic, kind=ObjectTask):
     return [
-        ObjectTask.from_bytes(message.value)
+        kind.from_bytes(message.value)
         for partition, (_, end) in enumerate(topics.bounds(topic))
         for message in topics.read(topic, partition, 0, end + 1)
     ]

@@ -40,7 +40,7 @@ def log(spark, tmp_path_factory):
 
 
 def bucket(uid, *actions, versioning=Versioning.OFF, scoped=None, complete=True):
-    bucket_context = BucketContext(versioning, transitions_act=False)
+    bucket_context = BucketContext(versioning)
     return RuledBucket(uid, rules(rule(*actions)), bucket_context, scoped, complete)
 
 
@@ -69,7 +69,7 @@ def test_a_plan_is_written_as_files_and_counted_by_bucket_and_kind(spark, log, t
     }
     plan = pq.read_table(tmp_path / "plan").to_pylist()
     assert sorted(row["key"] for row in plan) == sorted([*KEYS, "plain", "moved"])
-    assert {row["key"]: row["acts"] for row in plan if row["bucket_uid"] == "large"} == {"moved": False}
+    assert {row["key"]: row["effect"] for row in plan if row["bucket_uid"] == "large"} == {"moved": "transitionObject"}
     assert all(row["shard"] == shard("b", row["key"]) for row in plan)
 
 

@@ -153,6 +153,47 @@ def test_what_an_event_made_match_late_is_found_though_its_days_were_over_long_b
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
+@pytest.mark.parametrize("versioning", Versioning)
+def test_a_moved_version_is_judged_by_its_time_and_by_the_class_that_it_is_in(spark, tmp_path, versioning):
+    """Whether its move is the last event of its key or an older one, and whatever was moved before it was written."""
+    log, version_id = Log(spark, tmp_path), "" if versioning is Versioning.OFF else "null"
+    context = BucketContext(versioning, day_seconds=43_200, minimum_transition_bytes=0)
+    moves = [Action(ActionKind.TRANSITION_DAYS, days=5, storage_class=name) for name in ("STANDARD_IA", "GLACIER")]
+    rule_sets = {
+        "move": RuleSet((Rule("r", True, Filter(), tuple(moves)),)),
+        "end": RuleSet((Rule("r", True, Filter(), (EXPIRE,)),)),
+    }
+    histories = {
+        "unmoved": [put(OLD, version_id)],
+        "moved": [put(OLD, version_id), late(EventKind.MOVED, version_id, storage_class="STANDARD_IA")],
+        "cold": [put(OLD, version_id), late(EventKind.MOVED, "", storage_class="GLACIER")],
+        "written again": [
+            put(OLD - 2, version_id),
+            amended(late(EventKind.MOVED, version_id, storage_class="GLACIER"), ts_ns=OLD - 1),
+            put(OLD, version_id),
+        ],
+        "moved back": [
+            put(OLD, version_id),
+            amended(late(EventKind.MOVED, version_id, storage_class="GLACIER"), ts_ns=OLD + 1),
+            late(EventKind.MOVED, version_id, storage_class="STANDARD"),
+        ],
+    }
+    expected, frontiers = [], []
+    for name, rule_set in rule_sets.items():
+        for key, events in histories.items():
+            uid = f"{name} {key}"
+            named = [amended(event, bucket_uid=uid, key=key) for event in events]
+            log.append(*named)
+            frontiers.append(frontier(uid, key, rule_set, context, OLD))
+            plan = expected_plan(key, named, rule_set, context, OLD)
+            expected += of_core(uid, [version_of(entry, context) for entry in plan])
+    log.land()
+    found, _ = replayed(spark, log, frontiers)
+    log.close()
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert {entry[0] for entry in found} == {f"{name} {key}" for name in rule_sets for key in histories} - {"move cold"}
+
+
 def test_keys_of_which_the_log_may_not_know_all_versions_are_named_and_not_planned(spark, log, cases):
     versioned = [case for case in cases if case[4].versioning is not Versioning.OFF]
     frontiers = [frontier(uid, key, *given, complete=False) for uid, key, _, *given in versioned]

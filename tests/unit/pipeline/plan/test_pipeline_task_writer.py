@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.copy_tasks import CopyTask
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC, ROUTES, TASK_TOPICS
 from tidegate.core.lifecycle.rules import ActionKind
@@ -87,7 +88,7 @@ def test_the_tasks_of_one_key_stay_in_one_partition_and_in_order(topics: FileTop
 
 
 def test_what_is_handed_over_is_told_once_until_it_has_ended(topics: FileTopics, handed_over: HandedOver) -> None:
-    """One effect has its own topic; the consumer here is the one that a mover will be."""
+    """One effect has its own topic, and becomes a task of the data mover."""
     writer = TaskWriter(topics, lambda: handed_over)
     first = write_all(writer, [batch(TASK, MOVE)])
     assert (first.awaited, first.handed_over) == ({"uid": 1}, {"uid": 1})
@@ -100,14 +101,16 @@ def test_what_is_handed_over_is_told_once_until_it_has_ended(topics: FileTopics,
     )  # fmt: skip
     consumer = topics.consumer(DATA_MOVER_TOPIC, "test-mover")
     (message,) = consumer.poll(10, 5)
-    task = ObjectTask.from_bytes(message.value)
-    assert task == MOVE
-    handed_over.end(task)
+    task = CopyTask.from_bytes(message.value)
+    assert task == CopyTask.of(MOVE)
+    assert task.object_task == MOVE
+    assert (task.storage_class, task.results_topic, task.request_id) == ("GLACIER", OBJECT_TASKS_TOPIC, "pass-1")
+    handed_over.end(MOVE)
     consumer.acknowledge([message])
     assert list(handed_over.under_way()) == []
     write_all(writer, [batch(later)])
     (message,) = consumer.poll(10, 5)
-    assert ObjectTask.from_bytes(message.value) == later
+    assert CopyTask.from_bytes(message.value).object_task == later
     consumer.close()
     assert [len(partition) for partition in appended(topics, OBJECT_TASKS_TOPIC)] == [1, 0, 0, 0]
 

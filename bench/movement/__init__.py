@@ -1,0 +1,1 @@
+"""Data that moves to a location, is read there, and is deleted there."""

@@ -1,0 +1,154 @@
+"""Records of moved versions kept in step with their keys: after each change of a key whose versions were moved.
+
+The key is locked meanwhile. What a gateway that is killed leaves undone, the healer finishes: the change's intent is
+open until the records are in step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.core.errors import Unavailable
+from tidegate.core.events import NULL_VERSION
+from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.core.listings import ListedVersion
+from tidegate.core.placements import STUB_HEADER, Placement, doubtful, must_stay, of_version, settled
+from tidegate.gateway.changes.key_versions import stored_versions
+from tidegate.gateway.placements import records
+from tidegate.gateway.placements.stubs import delete_stored, delete_version
+from tidegate.gateway.requests.directory import BucketView, Missing, PoolView
+from tidegate.gateway.requests.forwarding import ask_signed, object_path, version_query
+
+if TYPE_CHECKING:
+    from tidegate.gateway.gateway import Gateway
+    from tidegate.gateway.requests.exchange import Exchange
+
+logger = logging.getLogger(__name__)
+
+_DELETE = "DeleteObject"
+
+
+def may_have_placements(exchange: Exchange) -> bool:
+    """Whether the bucket has moved objects now: the first one may have been moved since the request was admitted."""
+    if exchange.admitted.has_placements:
+        return True
+    try:
+        view = exchange.gateway.directory.bucket(exchange.admitted.bucket_name)
+    except Missing:
+        return True
+    return view is not None and view.has_placements
+
+
+async def settle_change(exchange: Exchange) -> None:
+    """After a change that the exchange has made to its key. A version that the store has deleted may have been moved
+    since the request was admitted."""
+    admission = exchange.admitted
+    deleted = admission.version_id if admission.operation.name == _DELETE else ""
+    view = await exchange.gateway.directory.current_bucket(admission.bucket_name)
+    if view is not None and view.has_placements:
+        await settle(exchange.gateway, admission.pool, view, admission.object_key, deleted=deleted)
+
+
+async def settle(gateway: Gateway, pool: PoolView, view: BucketView, key: str, *, deleted: str = "") -> None:
+    """Brings the records of the key in step with its versions in the store. `deleted` is the id of a version that was
+    deleted. Raises `Unavailable`; then it must be done again."""
+    found = await records.of_key(gateway, view.bucket.uid, key)
+    if not found:
+        return
+    stored = await stored_versions(gateway, pool, view.bucket.name, key)
+    names = await stub_names(gateway, pool, view, key, stored)
+    for version_id in doubtful(found, stored):
+        names[version_id] = await _stub_name(gateway, pool, view, key, version_id)
+    outcome = settled(found, stored, stub_names=names, deleted=deleted)
+    before = {record.version_id: record for record in found}
+    for record in outcome.released:
+        if record.has_stub and must_stay(record, stored) and not record.is_void:
+            void = replace(record, version_id=record.stub_id, location="", data_key="", is_current=False, is_void=True)
+            await records.put(gateway, void, None)
+        elif record.version_id != NULL_VERSION and names.get(NULL_VERSION) == record.stub_name:
+            # Its stub was put while versioning was suspended, and has no id.
+            await delete_version(gateway, pool, view.bucket.name, key, NULL_VERSION)
+        else:
+            await delete_stored(gateway, pool, record)
+        await records.release(gateway, record, "deleted" if record.version_id == deleted else "replaced or deleted")
+    for record in outcome.kept:
+        known = before[record.version_id]
+        if record.has_original and not known.has_original:
+            await records.send(gateway, [records.pending_original(record)])
+        await records.put(gateway, record, known)
+        before[record.version_id] = record
+    if outcome.promoted is not None:
+        known = before[outcome.promoted.version_id]
+        made = await make_stub(gateway, pool, view, known, stored)
+        await delete_stored(gateway, pool, known, unless=made.stub_id)
+    for version_id in outcome.stale:
+        await delete_version(gateway, pool, view.bucket.name, key, version_id)
+
+
+async def settle_left(gateway: Gateway, pool: PoolView, bucket: str, key: str, version_id: str) -> None:
+    """After a change that a gateway has left open. If it was to delete a version by its id and the stub is gone, the
+    version is: that is the first thing that such a delete does."""
+    view = await gateway.directory.current_bucket(bucket)
+    if view is None or not view.has_placements:
+        return
+    record = of_version(await records.of_key(gateway, view.bucket.uid, key), version_id) if version_id else None
+    deleted = ""
+    if record is not None and record.stub_id:
+        stored = await stored_versions(gateway, pool, bucket, key)
+        deleted = "" if any(version.version_id == record.stub_id for version in stored) else version_id
+    await settle(gateway, pool, view, key, deleted=deleted)
+
+
+async def stub_names(
+    gateway: Gateway, pool: PoolView, view: BucketView, key: str, stored: Sequence[ListedVersion]
+) -> dict[str, str]:
+    """Of the null version, whose id is used again and again, the record that its metadata names; "" for no stub."""
+    if all(version.is_marker for version in stored if version.version_id in ("", NULL_VERSION)):
+        return {}
+    named = NULL_VERSION if view.versioning is not Versioning.OFF else ""
+    return {NULL_VERSION: await _stub_name(gateway, pool, view, key, named)}
+
+
+async def _stub_name(gateway: Gateway, pool: PoolView, view: BucketView, key: str, version_id: str) -> str:
+    """What record the metadata of a version in the store names; "" for no stub. A client's encrypted object, which is
+    not shown, is none. A store that has trouble tells nothing: data must not be released for that."""
+    reply = await ask_signed(gateway, pool, b"HEAD", object_path(view.bucket.name, key), version_query(version_id))
+    if reply.head.status not in (200, 400, 403, 404, 405):
+        raise Unavailable(f"the backend does not show what it has stored ({reply.head.status})")
+    return reply.head.headers.get(STUB_HEADER.encode(), b"").decode("latin-1")
+
+
+async def make_stub(
+    gateway: Gateway, pool: PoolView, view: BucketView, record: Placement, stored: Sequence[ListedVersion]
+) -> Placement:
+    """Gives the version, which is the current one, its stub, and notes that down. `stored` are the key's versions that
+    the store had before. The version itself goes to deletion, if the store still has it."""
+    if would_replace_null(view, record.version_id, stored):
+        logger.warning(
+            "%s/%s: version %s is current and lies in %s, but a stub would replace the null version",
+            record.bucket, record.key, record.version_id, record.location,
+        )  # fmt: skip
+        return record
+    headers = [(STUB_HEADER.encode(), record.stub_name.encode())]
+    reply = await ask_signed(gateway, pool, b"PUT", object_path(view.bucket.name, record.key), headers=headers)
+    if reply.head.status != 200:
+        raise Unavailable(f"the backend does not take the stub of a moved object ({reply.head.status})")
+    stub_id = reply.head.headers.get(b"x-amz-version-id", b"").decode("latin-1")
+    is_elsewhere = (stub_id or NULL_VERSION) != record.version_id
+    has_original = is_elsewhere and any(version.version_id == record.version_id for version in stored)
+    made = replace(record, has_stub=True, stub_id=stub_id, is_current=True, has_original=has_original)
+    if has_original:
+        await records.send(gateway, [records.pending_original(made)])
+    await records.put(gateway, made, record)
+    return made
+
+
+def would_replace_null(view: BucketView, version_id: str, stored: Sequence[ListedVersion]) -> bool:
+    """Whether a stub for the version would take the place of the null version: while versioning is suspended, whatever
+    is put becomes that."""
+    if view.versioning is not Versioning.SUSPENDED or version_id == NULL_VERSION:
+        return False
+    return any(version.version_id == NULL_VERSION for version in stored)

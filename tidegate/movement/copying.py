@@ -1,0 +1,230 @@
+"""Copies the data of one version to a location, so that it can be repeated at any point.
+
+What was written is never trusted because it was written: the source is compared with what was judged, its data with its
+ETag, and what the location shows afterwards with what was sent. A copy that cannot be used goes to deletion.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import md5
+from threading import Event as Flag
+
+from tidegate import metrics
+from tidegate.core.copies import Copy, new_data_key
+from tidegate.core.copy_tasks import CopyResult, CopyStatus, CopyTask
+from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
+from tidegate.core.events import NULL_VERSION
+from tidegate.core.identities import Identity, holds, moment
+from tidegate.core.locations import STANDARD, Location
+from tidegate.core.records import Bucket
+from tidegate.core.xml import DeleteEntry
+from tidegate.lifecycle.acting.stores import Stores
+from tidegate.lifecycle.buckets.bucket_list import existing
+from tidegate.movement.copy_progress import CopyProgress
+from tidegate.movement.known_locations import KnownLocations
+from tidegate.movement.source_reader import SourceReader
+from tidegate.ports import Store, StoredHead, StoredPart, Tables
+
+_MOST_PARTS = 10_000
+
+
+class CannotCopy(Exception):
+    """The task ends here, and trying again changes nothing."""
+
+    def __init__(self, result: CopyResult, reason: str) -> None:
+        super().__init__(reason)
+        self.result = result
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the data goes."""
+
+    location: Location
+    store: Store
+
+    @property
+    def bucket(self) -> str:
+        return self.location.bucket
+
+
+class Copier:
+    """`part_bytes` is what is held in memory for each copy at a time. May be shared by threads."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        progress: CopyProgress,
+        stores: Stores,
+        locations: KnownLocations,
+        *,
+        part_bytes: int,
+        stop: Flag,
+    ) -> None:
+        self._tables = tables
+        self._progress = progress
+        self._stores = stores
+        self._locations = locations
+        self._part_bytes = part_bytes
+        self._stop = stop
+
+    def copy(self, task: CopyTask, location: Location) -> CopyStatus:
+        """Raises `Unavailable` where it may succeed later, and `Stopped`; a later call goes on from there."""
+        target = _Target(location, self._locations.store(location.name))
+        try:
+            return self._copy(task, target)
+        except CannotCopy as error:
+            status = CopyStatus(task=task, result=error.result, reason=error.reason)
+        except NotFound as error:
+            status = CopyStatus(task=task, result=CopyResult.GONE, reason=str(error))
+        except Conflict:
+            status = CopyStatus(task=task, result=CopyResult.CHANGED, reason="it was replaced")
+        except Refused as error:
+            status = CopyStatus(task=task, result=CopyResult.REFUSED, reason=str(error))
+        self.give_up(task, status.reason)
+        return status
+
+    def give_up(self, task: CopyTask, reason: str) -> None:
+        """Has what was copied so far deleted."""
+        copy = self._progress.of_task(task.id)
+        if copy is not None:
+            self._progress.release(copy, reason)
+
+    def _copy(self, task: CopyTask, target: _Target) -> CopyStatus:
+        bucket = existing(self._tables, task.bucket, task.bucket_uid)
+        if bucket is None:
+            raise CannotCopy(CopyResult.GONE, "the bucket is gone")
+        source = self._stores.of_pool(bucket.pool)
+        with SourceReader(
+            source, task.bucket, task.key, task.version_id, may_go_on=lambda: not self._stop.is_set()
+        ) as reader:
+            check_identity(task, reader.head)
+            if reader.head.headers.get("x-amz-storage-class", STANDARD) == task.storage_class:
+                raise CannotCopy(CopyResult.CHANGED, f"it has the storage class {task.storage_class} already")
+            copy, is_resumed = self._begun(task, bucket, target.location, reader.head)
+            etag = self._finished(copy, target) if is_resumed else ""
+            etag = etag or self._transferred(copy, reader, target, is_resumed)
+            self._check_reference(copy)
+        return CopyStatus(
+            task=task,
+            result=CopyResult.COPIED,
+            data_key=copy.data_key,
+            data_etag=etag,
+            etag=copy.etag,
+            size=copy.size,
+            last_modified=copy.last_modified,
+        )
+
+    def _begun(self, task: CopyTask, bucket: Bucket, location: Location, head: StoredHead) -> tuple[Copy, bool]:
+        """The copy that an earlier attempt began and True, or a new one and False."""
+        modified = task.last_modified or head.headers.get("last-modified", "")
+        known = self._progress.of_task(task.id)
+        if known is not None:
+            if (known.location, known.etag, known.size) == (location.name, head.etag, head.size):
+                return known, True
+            self._progress.release(known, "the source has changed since the copy was begun")
+        copy = Copy.begun(
+            task,
+            version_id=task.version_id or head.headers.get("x-amz-version-id", "") or NULL_VERSION,
+            pool=bucket.pool,
+            location=location.name,
+            data_key=new_data_key(location.prefix, bucket.pool, bucket.uid, secrets.token_hex(16)),
+            now=time.time(),
+            etag=head.etag,
+            size=head.size,
+            last_modified=modified,
+            part_bytes=max(self._part_bytes, -(-head.size // _MOST_PARTS)),
+        )
+        self._progress.begin(copy)
+        return copy, False
+
+    def _check_reference(self, copy: Copy) -> None:
+        """Where two movers have the same task, as after a lost lease, the quicker one may have seen it through. What
+        was written since then has no reference of its own."""
+        if self._progress.of_data(copy.location, copy.data_key) is None:
+            self._progress.release(copy, "another mover has copied it")
+            raise CannotCopy(CopyResult.CHANGED, "another mover has copied it")
+
+    @staticmethod
+    def _finished(copy: Copy, target: _Target) -> str:
+        """The ETag of the data if an earlier attempt has written all of it: objects appear whole, and verified."""
+        head = target.store.head(target.bucket, copy.data_key)
+        return head.etag if head is not None and head.size == copy.size else ""
+
+    def _transferred(self, copy: Copy, reader: SourceReader, target: _Target, is_resumed: bool) -> str:
+        if copy.size <= copy.part_bytes:
+            data = b"".join(reader.pieces(copy.part_bytes))
+            etag = target.store.put(target.bucket, copy.data_key, data, headers=_headers(copy, reader.head))
+        else:
+            etag = self._upload(copy, reader, target, is_resumed)
+        metrics.MOVEMENT_BYTES.labels(target.location.name).inc(copy.size)
+        head = target.store.head(target.bucket, copy.data_key)
+        if head is None or (head.size, head.etag) != (copy.size, etag):
+            found = "nothing" if head is None else f"{head.size} bytes, ETag {head.etag}"
+            raise Unavailable(f"location {copy.location} shows {found} instead of {copy.size} bytes, ETag {etag}")
+        return etag
+
+    def _upload(self, copy: Copy, reader: SourceReader, target: _Target, is_resumed: bool) -> str:
+        copy, known = self._open_upload(copy, reader.head, target, is_resumed)
+        parts: list[StoredPart] = []
+        for number, data in enumerate(reader.pieces(copy.part_bytes), 1):
+            earlier = known.get(number)
+            if earlier is not None and (earlier.etag, earlier.size) == (_md5(data), len(data)):
+                parts.append(earlier)
+            else:
+                parts.append(target.store.put_part(target.bucket, copy.data_key, copy.upload_id, number, data))
+        # Only now is it known that what was read is what the source promised.
+        return target.store.complete_upload(target.bucket, copy.data_key, copy.upload_id, parts)
+
+    def _open_upload(
+        self, copy: Copy, head: StoredHead, target: _Target, is_resumed: bool
+    ) -> tuple[Copy, dict[int, StoredPart]]:
+        """The upload of an earlier attempt with its parts, or a new one."""
+        upload_id = copy.upload_id or (_forgotten_upload(copy, target) if is_resumed else "")
+        known: Sequence[StoredPart] = ()
+        if upload_id:
+            try:
+                known = target.store.parts(target.bucket, copy.data_key, upload_id)
+            except NotFound:
+                upload_id = ""
+        if not upload_id:
+            upload_id = target.store.start_upload(target.bucket, copy.data_key, headers=_headers(copy, head))
+        if upload_id != copy.upload_id:
+            copy = replace(copy, upload_id=upload_id)
+            self._progress.update(copy)
+        return copy, {part.number: part for part in known}
+
+
+def _forgotten_upload(copy: Copy, target: _Target) -> str:
+    """One that was started right before an earlier attempt was killed."""
+    page = target.store.list_uploads(target.bucket, prefix=copy.data_key)
+    return next((upload.upload_id for upload in page.uploads if upload.key == copy.data_key), "")
+
+
+def check_identity(task: CopyTask, head: StoredHead) -> None:
+    """Raises `CannotCopy` if what the source shows is not what was judged. Some stores list another ETag than they
+    show: then time and size decide."""
+    found = Identity(head.etag, head.size, moment(head.headers.get("last-modified", "")))
+    judged = DeleteEntry(
+        task.key,
+        size=task.size,
+        last_modified=task.last_modified or None,
+        unmodified_since=task.unmodified_since or None,
+    )
+    has_etag = not task.etag or bool(task.last_modified) or task.etag.strip('"') == head.etag
+    if not (has_etag and holds(judged, found)):
+        raise CannotCopy(CopyResult.CHANGED, "it was replaced")
+
+
+def _md5(data: bytes) -> str:
+    return md5(data, usedforsecurity=False).hexdigest()
+
+
+def _headers(copy: Copy, source: StoredHead) -> dict[str, str]:
+    content_type = source.headers.get("content-type", "")
+    return {**copy.metadata, **({"content-type": content_type} if content_type else {})}

@@ -1,0 +1,97 @@
+"""Whether data is still in use: the owner of the data is asked, which is whoever keeps the records of its component."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from tidegate.core import trash
+from tidegate.core.copies import COPIES
+from tidegate.core.errors import Conflict, Unavailable
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete
+from tidegate.core.placements import Placement, entries_of_key
+from tidegate.core.trash import TrashRecord
+from tidegate.ports import Tables
+
+InUse = Callable[[PendingDelete], bool]
+
+_PAGE = 1000
+
+
+def copy_entry(location: str, data_key: str) -> str:
+    return f"{COPIES}{location}/{data_key}"
+
+
+class Owners:
+    """Asks by component. A component whose owner is not known in this process cannot be judged here: its data waits."""
+
+    def __init__(self, tables: Tables) -> None:
+        of_placement = partial(is_placed, tables)
+        self._checks: dict[Component, InUse] = {
+            Component.PLACEMENT: of_placement,
+            Component.VERSION: of_placement,
+            Component.UPLOAD: of_placement,
+            Component.UNKNOWN: of_placement,
+            Component.TRASH: partial(is_kept, tables),
+        }
+
+    def register(self, component: Component, in_use: InUse) -> None:
+        self._checks[component] = in_use
+
+    def in_use(self, pending: PendingDelete) -> bool:
+        check = self._checks.get(pending.component)
+        if check is None:
+            raise Unavailable(f"nobody here can tell whether the data of a {pending.component} is in use")
+        return check(pending)
+
+
+def is_placed(tables: Tables, pending: PendingDelete) -> bool:
+    """Whether a placement or the trash refers to the data in a location, or a copy is being made there. Of data in a
+    pool's own store the gateway knows, which is asked when it is to delete it."""
+    if pending.data_type is DataType.STORE:
+        return False
+    return _is_referred_to(tables, pending) or _in_trash(tables, pending) is not None
+
+
+def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = time.time) -> bool:
+    """Of data in the trash. When its grace is over, the record goes before the data does: from then on nobody can bring
+    the version back. Whoever has brought it back meanwhile has written a placement first."""
+    found = _in_trash(tables, pending)
+    if found is not None:
+        text, record = found
+        if record.until > now():
+            return True
+        if record.is_claimed:
+            raise Conflict(
+                f"{pending.bucket}/{pending.key} is being brought back from the trash; "
+                "if that was broken off, undelete it again"
+            )
+        if not tables.compare_and_set(record.entry, text, None):
+            raise Conflict(f"the record of {pending.bucket}/{pending.key} in the trash is being changed")
+    return _is_referred_to(tables, pending)
+
+
+def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:
+    if tables.get(copy_entry(pending.location, pending.data_key)) is not None:
+        return True
+    placements = map(Placement.from_json, _texts(tables, entries_of_key(pending.bucket_uid, pending.key)))
+    wanted = (pending.location, pending.data_key)
+    return any((placement.location, placement.data_key) == wanted for placement in placements)
+
+
+def _in_trash(tables: Tables, pending: PendingDelete) -> tuple[str, TrashRecord] | None:
+    for text in _texts(tables, trash.entries_of_key(pending.bucket_uid, pending.key)):
+        record = TrashRecord.from_json(text)
+        if record.holds(pending.location, pending.data_key):
+            return text, record
+    return None
+
+
+def _texts(tables: Tables, prefix: str) -> Iterator[str]:
+    after = None
+    while entries := tables.scan(prefix, after=after, limit=_PAGE):
+        yield from (text for _, text in entries)
+        if len(entries) < _PAGE:
+            return
+        after = entries[-1][0]

@@ -1,0 +1,167 @@
+"""The threads that move data: a data mover for each location, one that moves data back, and those of operators' moves.
+
+Locations come and go while the process runs. Every few seconds the movers are brought in line with them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from threading import Event as Flag
+
+from tidegate.core.copy_tasks import CopyResult, CopyStatus, CopyTask
+from tidegate.core.locations import Location, serving
+from tidegate.lifecycle.process import ServiceContext
+from tidegate.movement.copy_progress import CopyProgress
+from tidegate.movement.copying import Copier
+from tidegate.movement.data_mover import DataMover, Errand
+from tidegate.movement.known_locations import KnownLocations
+from tidegate.movement.move_lister import MoveLister
+from tidegate.movement.move_results import MoveResults
+from tidegate.movement.mover_topics import BACK_GROUP, create_topics, mover_group
+from tidegate.movement.moving_back import BackMover
+from tidegate.movement.placer import Placer
+from tidegate.ports import Message
+from tidegate.workers.retry_policy import RetryPolicy
+from tidegate.workers.worker_thread import WorkerThread
+
+_LOOK_SECONDS = 3.0
+_SWEEP_SECONDS = 3600.0
+_END_SECONDS = 30.0
+_BACK = "back"
+_BACK_THREADS = 8
+
+
+def mover_threads(context: ServiceContext, locations: KnownLocations) -> list[WorkerThread]:
+    """All of them. They end when `context.stop` is set."""
+    settings, stop = context.settings, context.stop
+    create_topics(context.topics)
+    delays = settings.movement.retry_seconds
+    retries = RetryPolicy(delays=delays, tries=len(delays) + 1, jitter=0.1)
+    progress = CopyProgress(context.tables, context.topics, deletion_topic=settings.deletion.topic)
+    movers = Movers(context, locations, progress, retries)
+    lister = MoveLister(context.tables, context.topics, context.stores, stop=stop)
+    results = MoveResults(
+        context.tables,
+        context.topics,
+        Placer(context.tables, progress, context.stores),
+        retries=retries,
+        lease_seconds=settings.topics.lease_seconds,
+        stop=stop,
+    )
+    return [
+        WorkerThread("data movers", movers.run_forever, movers.close, stop),
+        WorkerThread("placer", results.run_forever, results.close, stop),
+        WorkerThread("lister of moves", lister.run_forever, lister.close, stop),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A mover as it was started for a location (None: the one that moves back)."""
+
+    location: Location | None
+    thread: WorkerThread
+    stop: Flag
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(_END_SECONDS)
+
+
+class Movers:
+    """Keeps a data mover running for each location. For one thread."""
+
+    def __init__(
+        self, context: ServiceContext, locations: KnownLocations, progress: CopyProgress, retries: RetryPolicy
+    ) -> None:
+        self._context = context
+        self._locations = locations
+        self._progress = progress
+        self._retries = retries
+        self._running: dict[str, _Running] = {}
+        self._swept_at = float("-inf")
+
+    def run_forever(self) -> None:
+        while not self._context.stop.is_set():
+            self.run_once()
+            self._context.stop.wait(_LOOK_SECONDS)
+
+    def run_once(self) -> None:
+        """Starts the movers of locations that were added or changed, and ends those of locations that are gone."""
+        wanted: dict[str, Location | None] = {location.name: location for location in self._locations.all()}
+        wanted[""] = None
+        for name, running in list(self._running.items()):
+            if running.thread.failed:
+                raise RuntimeError(f"the {running.thread.name} failed")
+            if name not in wanted or running.location != wanted[name]:
+                self._running.pop(name).end()
+        for name, location in wanted.items():
+            if name not in self._running:
+                self._running[name] = self._started(location)
+        if time.monotonic() > self._swept_at + _SWEEP_SECONDS:
+            self._progress.release_abandoned(now=time.time())
+            self._swept_at = time.monotonic()
+
+    def close(self) -> None:
+        for running in self._running.values():
+            running.stop.set()
+        for running in self._running.values():
+            running.end()
+        self._running.clear()
+
+    def _started(self, location: Location | None) -> _Running:
+        stop = Flag()
+        errand = self._back(stop) if location is None else self._to(location, stop)
+        mover = DataMover(
+            self._context.tables,
+            self._context.topics,
+            errand,
+            group=BACK_GROUP if location is None else mover_group(location.name),
+            threads=_BACK_THREADS if location is None else location.concurrency,
+            retries=self._retries,
+            lease_seconds=self._context.settings.topics.lease_seconds,
+            stop=stop,
+        )
+        thread = WorkerThread(f"data mover {errand.name}", mover.run_forever, mover.close, stop)
+        thread.start()
+        return _Running(location, thread, stop)
+
+    def _to(self, location: Location, stop: Flag) -> Errand:
+        copier = Copier(
+            self._context.tables,
+            self._progress,
+            self._context.stores,
+            self._locations,
+            part_bytes=self._context.settings.movement.part_mb << 20,
+            stop=stop,
+        )
+
+        def is_mine(task: CopyTask, message: Message) -> bool:
+            """What was asked for before there was such a location was answered by the one that moves back."""
+            is_meant = task.location == location.name if task.location else serving([location], task.storage_class)
+            return bool(is_meant) and not task.back and message.appended_at >= location.created_at
+
+        return Errand(location.name, is_mine, partial(copier.copy, location=location), copier.give_up)
+
+    def _back(self, stop: Flag) -> Errand:
+        mover = BackMover(self._context.tables, self._context.stores, self._locations, stop=stop)
+
+        def is_mine(task: CopyTask, message: Message) -> bool:
+            return task.back or not self._is_served(task)
+
+        def do(task: CopyTask) -> CopyStatus:
+            if task.back:
+                return mover.move(task)
+            what = f"is called {task.location}" if task.location else f"serves the storage class {task.storage_class}"
+            return CopyStatus(task=task, result=CopyResult.REFUSED, reason=f"no location {what}")
+
+        return Errand(_BACK, is_mine, do, lambda task, reason: None)
+
+    def _is_served(self, task: CopyTask) -> bool:
+        """Whether another mover sees to it."""
+        known = self._locations.all()
+        if task.location:
+            return any(location.name == task.location for location in known)
+        return serving(known, task.storage_class) is not None

@@ -1,0 +1,73 @@
+"""The movement process: `python -m tidegate.movement.serve --data DIR`, started by the supervisor.
+
+Everything that sees to data which lies, or lay, elsewhere runs here, each in a thread of its own. Threads keep nothing
+in memory that matters: a killed process loses nothing, and what it had begun is delivered again.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tidegate.assembly import open_location
+from tidegate.lifecycle import process
+from tidegate.lifecycle.process import ServiceContext
+from tidegate.movement.auditor import Auditor
+from tidegate.movement.deletion import Deleter
+from tidegate.movement.deletion_worker import DeletionWorker
+from tidegate.movement.in_use import Owners
+from tidegate.movement.locations import Locations
+from tidegate.movement.mover_threads import mover_threads
+from tidegate.movement.pending_deletes import BelievedData
+from tidegate.movement.topics import create_deletion_topics
+from tidegate.pools.vault import Vault
+from tidegate.workers.process import run_threads
+from tidegate.workers.worker_thread import WorkerThread
+
+
+def main() -> None:
+    sys.exit(process.run("movement", "The data movement and deletion of Tidegate.", _serve))
+
+
+def _serve(context: ServiceContext) -> int:
+    create_deletion_topics(context.topics, context.settings.deletion)
+    locations = Locations(context.tables, Vault.open(context.data), context.settings.locations, open_location)
+    auditor = Auditor(context.tables, context.data, context.stop)
+    threads = [
+        *_deletion_threads(context, locations),
+        *mover_threads(context, locations),
+        WorkerThread("auditor", auditor.run_forever, lambda: None, context.stop),
+    ]
+    code = run_threads(threads, context.stop)
+    locations.close()
+    context.stores.close()
+    context.topics.close()
+    context.tables.close()
+    return code
+
+
+def _deletion_threads(context: ServiceContext, locations: Locations) -> list[WorkerThread]:
+    """None while deletion is off: what is pending waits in its topic."""
+    settings = context.settings.deletion
+    if not settings.enabled:
+        return []
+    owners, believed = Owners(context.tables), BelievedData()
+    deleter = Deleter(context.tables, context.stores, locations, owners, believed)
+    workers = [
+        DeletionWorker(
+            context.tables,
+            context.topics,
+            deleter,
+            settings,
+            lease_seconds=context.settings.topics.lease_seconds,
+            stop=context.stop,
+        )
+        for _ in range(settings.parallelism)
+    ]
+    return [
+        WorkerThread(f"deletion {number}", worker.run_forever, worker.close, context.stop)
+        for number, worker in enumerate(workers)
+    ]
+
+
+if __name__ == "__main__":
+    main()

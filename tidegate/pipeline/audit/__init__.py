@@ -1,0 +1,1 @@
+"""Audits: what lies in a location beside what refers to it."""

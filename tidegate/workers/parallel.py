@@ -1,0 +1,57 @@
+"""Has the messages of a batch seen to by several threads, however long they take, and answers in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import TypeVar
+
+from tidegate.workers.delivery import BUSY, DONE, Answer
+
+_Result = TypeVar("_Result")
+
+
+def answered_at_once(
+    executor: Executor, work: Callable[[], Sequence[Answer]], *, beat_seconds: float
+) -> Iterator[Answer]:
+    """The answers of work that sees to all messages of a batch together. While it goes on, the batch is busy."""
+    future = executor.submit(work)
+    try:
+        while not wait([future], timeout=beat_seconds).done:
+            yield BUSY
+    finally:
+        wait([future])
+    yield from future.result()
+
+
+def answered(
+    executor: Executor,
+    work: Sequence[Callable[[], _Result] | None],
+    answer: Callable[[Mapping[int, _Result]], Mapping[int, Answer]],
+    *,
+    beat_seconds: float,
+) -> Iterator[Answer]:
+    """`work` is what is to be done for each message; where there is nothing, the message is done. `answer` is called in
+    the caller's thread with what has ended since the last time, by the message's place: several results can be stored
+    with one write. While nothing ends, the batch is busy."""
+    answers: dict[int, Answer] = {number: DONE for number, each in enumerate(work) if each is None}
+    under_way: dict[Future[_Result], int] = {}
+    given = 0
+    try:
+        for number, each in enumerate(work):
+            if each is not None:
+                under_way[executor.submit(each)] = number
+        while given < len(work):
+            while given in answers:
+                yield answers.pop(given)
+                given += 1
+            if under_way:
+                done, _ = wait(under_way, timeout=beat_seconds, return_when=FIRST_COMPLETED)
+                answers |= answer({under_way.pop(future): future.result() for future in done}) if done else {}
+                if not done:
+                    yield BUSY
+    finally:
+        # What has not begun when the worker leaves is never begun; what has comes to its end.
+        for future in under_way:
+            future.cancel()
+        wait(under_way)
