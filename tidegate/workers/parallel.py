@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from tidegate.workers.delivery import BUSY, DONE, Answer
@@ -35,23 +38,38 @@ def answered(
     the caller's thread with what has ended since the last time, by the message's place: several results can be stored
     with one write. While nothing ends, the batch is busy."""
     answers: dict[int, Answer] = {number: DONE for number, each in enumerate(work) if each is None}
-    under_way: dict[Future[_Result], int] = {}
+    ended: SimpleQueue[tuple[int, Future[_Result]]] = SimpleQueue()
+    begun: list[Future[_Result]] = []
     given = 0
     try:
         for number, each in enumerate(work):
             if each is not None:
-                under_way[executor.submit(each)] = number
+                future = executor.submit(each)
+                begun.append(future)
+                future.add_done_callback(partial(_enter, ended, number))
         while given < len(work):
             while given in answers:
                 yield answers.pop(given)
                 given += 1
-            if under_way:
-                done, _ = wait(under_way, timeout=beat_seconds, return_when=FIRST_COMPLETED)
-                answers |= answer({under_way.pop(future): future.result() for future in done}) if done else {}
-                if not done:
+            if given < len(work):
+                results = {number: future.result() for number, future in _taken(ended, beat_seconds)}
+                answers |= answer(results) if results else {}
+                if not results:
                     yield BUSY
     finally:
         # What has not begun when the worker leaves is never begun; what has comes to its end.
-        for future in under_way:
+        for future in begun:
             future.cancel()
-        wait(under_way)
+        wait(begun)
+
+
+def _enter(ended: SimpleQueue[tuple[int, Future[_Result]]], number: int, future: Future[_Result]) -> None:
+    ended.put((number, future))
+
+
+def _taken(ended: SimpleQueue[tuple[int, Future[_Result]]], seconds: float) -> Iterator[tuple[int, Future[_Result]]]:
+    """What has ended; where that is nothing, the first to end within so many seconds."""
+    with suppress(Empty):
+        yield ended.get(timeout=seconds)
+        while True:
+            yield ended.get_nowait()
