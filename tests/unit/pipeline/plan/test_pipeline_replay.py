@@ -24,7 +24,8 @@ from tidegate.pipeline.plan.frontier import Frontier
 from tidegate.pipeline.plan.replay import Replayer
 
 UNTIL = MIDNIGHT + 4 * DAY + 6 * 3600 * SECOND
-FRONTIERS = (1, 3600 * SECOND, DAY // 2, DAY, 2 * DAY, 3 * DAY, 30 * DAY)
+# Long ago often enough that something became due since then.
+FRONTIERS = (1, 3600 * SECOND, DAY // 2, DAY, 2 * DAY, 3 * DAY, 7 * DAY, 30 * DAY, 60 * DAY)
 
 
 @pytest.fixture(scope="module")
