@@ -104,7 +104,7 @@ class MoveTrack:
         self._stores = Stores(registry, partial(assembly.open_store, service.s3_url))
         progress = CopyProgress(self._tables, self._topics, deletion_topic=settings.deletion.topic)
         self._copier = Copier(
-            self._tables, progress, self._stores, self._locations, part_bytes=_PART_BYTES, stop=Flag()
+            self._tables, progress, self._stores, self._locations, part_bytes=_PART_BYTES, at_a_time=8, stop=Flag()
         )
         self._placer = Placer(self._tables, progress, self._stores)
 

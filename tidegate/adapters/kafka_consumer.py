@@ -270,7 +270,7 @@ def _member_settings(settings: Mapping[str, Any], group: str, lease_seconds: flo
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
-        # A partition of the topic and that of its retries go to the same member, and each member gets its share of both.
+        # Each member gets its share of the topic and of its retries, and the same partitions of both.
         "partition.assignment.strategy": "range",
         "session.timeout.ms": int(lease_seconds * 1000),
         "heartbeat.interval.ms": max(100, int(lease_seconds * 1000 / 4)),

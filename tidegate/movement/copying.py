@@ -7,6 +7,7 @@ ETag, and what the location says that it has taken with what was sent. A copy th
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +55,8 @@ class _Target:
 
 
 class Copier:
-    """`part_bytes` is what is held in memory for each copy at a time. May be shared by threads."""
+    """`part_bytes` is what is held in memory for each copy at a time, and `at_a_time` how many are. May be shared by
+    threads; more of them than that write records while others move data."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Copier:
         locations: KnownLocations,
         *,
         part_bytes: int,
+        at_a_time: int,
         stop: Flag,
     ) -> None:
         self._tables = tables
@@ -71,6 +74,7 @@ class Copier:
         self._stores = stores
         self._locations = locations
         self._part_bytes = part_bytes
+        self._moving_data = threading.BoundedSemaphore(at_a_time)
         self._stop = stop
 
     def copy(self, task: CopyTask, location: Location) -> CopyStatus:
@@ -108,7 +112,9 @@ class Copier:
                 raise CannotCopy(CopyResult.CHANGED, f"it has the storage class {task.storage_class} already")
             copy, is_resumed = self._begun(task, bucket, target.location, reader.head)
             etag = self._finished(copy, target) if is_resumed else ""
-            etag = etag or self._transferred(copy, reader, target, is_resumed)
+            if not etag:
+                with self._moving_data:
+                    etag = self._transferred(copy, reader, target, is_resumed)
             self._check_reference(copy)
         return CopyStatus(
             task=task,

@@ -43,7 +43,7 @@ class Errand:
 
 
 class DataMover:
-    """A member of the location's group, with as many threads as copies may be under way at a time."""
+    """A member of the location's group."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from tidegate.workers.parallel import answered
 from tidegate.workers.retry_policy import RetryPolicy
 from tidegate.workers.worker import Worker
 
-_THREADS = 8
+_THREADS = 16
 _LETTERS = {
     Settled.PLACED: MOVED,
     Settled.CHANGED: UNCHANGED,

@@ -31,6 +31,8 @@ _SWEEP_SECONDS = 3600.0
 _END_SECONDS = 30.0
 _BACK = "back"
 _BACK_THREADS = 8
+# A small object takes longer to be recorded than to be copied: while some wait for the tables, others move data.
+_THREADS_PER_TRANSFER = 3
 
 
 def mover_threads(context: ServiceContext, locations: KnownLocations) -> list[WorkerThread]:
@@ -119,7 +121,7 @@ class Movers:
             self._context.topics,
             errand,
             group=BACK_GROUP if location is None else mover_group(location.name),
-            threads=_BACK_THREADS if location is None else location.concurrency,
+            threads=_BACK_THREADS if location is None else _THREADS_PER_TRANSFER * location.concurrency,
             retries=self._retries,
             lease_seconds=self._context.settings.topics.lease_seconds,
             stop=stop,
@@ -135,6 +137,7 @@ class Movers:
             self._context.stores,
             self._locations,
             part_bytes=self._context.settings.movement.part_mb << 20,
+            at_a_time=location.concurrency,
             stop=stop,
         )
 

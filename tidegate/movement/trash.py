@@ -60,7 +60,13 @@ class Trash:
         self.graces = Graces(tables, settings.deletion)
         self.progress = CopyProgress(tables, topics, deletion_topic=settings.deletion.topic)
         self.copier = Copier(
-            tables, self.progress, stores, locations, part_bytes=settings.movement.part_mb << 20, stop=stop
+            tables,
+            self.progress,
+            stores,
+            locations,
+            part_bytes=settings.movement.part_mb << 20,
+            at_a_time=_MOST_THREADS,
+            stop=stop,
         )
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None

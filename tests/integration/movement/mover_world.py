@@ -143,7 +143,13 @@ class MoverWorld:
 
     def copier(self, stop: Flag | None = None) -> Copier:
         return Copier(
-            self.tables, self.progress, self.stores, self.locations, part_bytes=PART_BYTES, stop=stop or Flag()
+            self.tables,
+            self.progress,
+            self.stores,
+            self.locations,
+            part_bytes=PART_BYTES,
+            at_a_time=8,
+            stop=stop or Flag(),
         )
 
     def movers(self, *, delays: tuple[float, ...] = ()) -> Movers:
