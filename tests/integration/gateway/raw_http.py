@@ -232,7 +232,7 @@ def _found(pattern: bytes, text: bytes) -> str:
     return match[1].decode()
 
 
-def until(condition, seconds: float = 30, what: str = "") -> None:
+def until(condition, seconds: float = 90, what: str = "") -> None:
     """Waits for something that comes about by itself."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -15,7 +15,7 @@ from tidegate.core.events import EventKind
 
 KEYS = [f"key-{number:03}" for number in range(500)]
 FIRST, SECOND = KEYS[:250], KEYS[250:]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 Answering = Callable[[Visit, list[str]], None]
 

@@ -19,7 +19,7 @@ from tidegate.core.locations import Location
 from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.placements import Placement
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 240.0
 _UID = "0123456789abcdef0123456789abcdef"
 
 

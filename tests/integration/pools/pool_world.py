@@ -38,7 +38,7 @@ QUICK = (
 )
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
     """Until it is true; fails after a time that only a broken system needs."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -27,7 +27,7 @@ MakeService = Callable[..., RunningService]
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.1)

@@ -55,7 +55,7 @@ def serving(path: Path, *overrides: str) -> Iterator[Api]:
 
 
 def wait_until_it_answers(process: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
         try:
             httpx.get(f"{url}/healthz", timeout=5)
