@@ -255,6 +255,8 @@ class BackendPool:
 
     def give_back(self, connection: BackendConnection) -> None:
         if len(self._idle) < self._keep and not connection.transport.is_closing():
+            # Who was slower than the backend may have stopped reading, and the end came all the same.
+            connection.transport.resume_reading()
             connection.idle_since = self._loop.time()
             self._idle.append(connection)
         else:
