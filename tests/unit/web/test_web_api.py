@@ -23,12 +23,16 @@ def routes(api: Api) -> list[tuple[str, str]]:
 def test_every_route_but_the_open_ones_needs_the_token(api: Api) -> None:
     protected = [(method, path) for method, path in routes(api) if path.startswith("/api/")]
     assert len(protected) > 20
-    for method, path in protected:
-        for token, status, error in (("", 401, "Unauthorized"), ("wrong", 403, "Forbidden"), ("é", 403, "Forbidden")):
-            with api.client(token="") as anonymous:
+    with api.client(token="") as anonymous:
+        for method, path in protected:
+            for token, status, error in (
+                ("", 401, "Unauthorized"),
+                ("wrong", 403, "Forbidden"),
+                ("é", 403, "Forbidden"),
+            ):
                 headers = {b"Authorization": f"Bearer {token}".encode()} if token else {}
                 reply = anonymous.request(method, path, headers=headers)
-            assert (reply.status_code, reply.json()["error"]) == (status, error), f"{method} {path}"
+                assert (reply.status_code, reply.json()["error"]) == (status, error), f"{method} {path}"
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/healthz", "/metrics"])
