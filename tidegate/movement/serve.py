@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 
 from tidegate.assembly import open_location
+from tidegate.jobs.job_runner import JobRunner
 from tidegate.lifecycle import process
 from tidegate.lifecycle.process import ServiceContext
-from tidegate.movement.auditor import Auditor
+from tidegate.movement.audits import audits_in
 from tidegate.movement.deletion import Deleter
 from tidegate.movement.deletion_worker import DeletionWorker
 from tidegate.movement.in_use import Owners
@@ -31,7 +32,8 @@ def main() -> None:
 def _serve(context: ServiceContext) -> int:
     create_deletion_topics(context.topics, context.settings.deletion)
     locations = Locations(context.tables, Vault.open(context.data), context.settings.locations, open_location)
-    auditor = Auditor(context.tables, context.data, context.stop)
+    audits = audits_in(context.tables, context.data)
+    auditor = JobRunner(context.tables, audits, "tidegate.movement.audit_process", context.data, context.stop)
     threads = [
         *_deletion_threads(context, locations),
         *mover_threads(context, locations),
