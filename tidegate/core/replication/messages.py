@@ -18,6 +18,8 @@ from tidegate.core.replication.records import Status
 REPLICATION_TOPIC = "replication"
 STATUS_TOPIC = "replication-status"
 FAILED_TOPIC = "replication-failed"
+# Every failure and every retry that was asked for, as the status that told it, for as long as audit records are kept.
+REPLICATION_AUDIT_TOPIC = "replication-audit"
 POPULATOR_GROUP = "replication-populator"
 STATUS_GROUP = "replication-status"
 FAILED_GROUP = "replication-failed"
@@ -35,7 +37,8 @@ class Content(StrEnum):
 
 
 class ReplicationTask(Struct, frozen=True, kw_only=True):
-    """Replicates one version to the `sites`. `ts_ns` is the time of its event: versions of a key go in this order."""
+    """Replicates one version to the `sites`. `ts_ns` is the time of its event: versions of a key go in this order.
+    `is_check`: a copy that is said to have arrived is looked for, and made again if it is not there."""
 
     bucket: str
     bucket_uid: str
@@ -44,6 +47,7 @@ class ReplicationTask(Struct, frozen=True, kw_only=True):
     ts_ns: int
     sites: tuple[str, ...]
     content: Content = Content.VERSION
+    is_check: bool = False
 
     ACTION = "replicateVersion"
 
@@ -57,7 +61,8 @@ class ReplicationTask(Struct, frozen=True, kw_only=True):
 
 class StatusUpdate(Struct, frozen=True, kw_only=True):
     """The status that a version has at a site from now on. `at` is a Unix time. `is_retry`: an operator asked for the
-    failed version once more. Of one that has arrived: the id and the ETag of its copy."""
+    failed version once more. Of one that has arrived: the id and the ETag of its copy. `site_bucket` is needed where
+    the version's record does not know the site yet."""
 
     bucket: str
     bucket_uid: str
@@ -70,7 +75,8 @@ class StatusUpdate(Struct, frozen=True, kw_only=True):
     replica_version_id: str = ""
     replica_etag: str = ""
     reason: str = ""
-    bytes: int = 0
+    size: int = 0
+    site_bucket: str = ""
 
     ACTION = "updateStatus"
 
@@ -80,6 +86,30 @@ class StatusUpdate(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         return codec.converted(_values(data, _WHAT_STATUS), cls, _WHAT_STATUS)
+
+
+class VersionGone(Struct, frozen=True, kw_only=True):
+    """A message of the status topic: the version is no more, and its record goes."""
+
+    bucket: str
+    bucket_uid: str
+    key: str
+    version_id: str
+
+    ACTION = "forgetVersion"
+
+    def to_bytes(self) -> bytes:
+        return _to_bytes(self.ACTION, self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        return codec.converted(_values(data, _WHAT_GONE), cls, _WHAT_GONE)
+
+
+def read_status(data: bytes) -> StatusUpdate | VersionGone:
+    """A message of the status topic."""
+    action = codec.decoded(data, _Message, _WHAT_STATUS).action
+    return VersionGone.from_bytes(data) if action == VersionGone.ACTION else StatusUpdate.from_bytes(data)
 
 
 class FailedVersion(Struct, frozen=True):
@@ -97,6 +127,7 @@ class FailedVersion(Struct, frozen=True):
 
 _WHAT_TASK = "replication task"
 _WHAT_STATUS = "replication status"
+_WHAT_GONE = "replicated version that is gone"
 
 
 def record_key(bucket_uid: str, key: str) -> str:
