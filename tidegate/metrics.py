@@ -203,6 +203,26 @@ TRASH_UNDELETED = Counter(
     ["outcome"],
 )
 
+# Replication, as the tables show it when the metrics are asked for, at most ten seconds ago.
+REPLICATION_PENDING = Gauge(
+    "tidegate_replication_pending",
+    "Versions that are still to be replicated, by site.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+REPLICATION_FAILED = Gauge(
+    "tidegate_replication_failed",
+    "Versions whose replication has failed after the last try, by site.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+REPLICATION_OLDEST = Gauge(
+    "tidegate_replication_oldest_pending_seconds",
+    "The recovery point: how long ago the oldest version was written that is still to be replicated, by site; 0: none.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+
 # Pools, gateways and topics, as the tables show them when the metrics are asked for.
 POOLS = Gauge("tidegate_pools", "Pools, by state.", ["state"], multiprocess_mode="livemostrecent")
 RUNNING_POOLS = Gauge("tidegate_running_pools", "Pools whose backend runs.", multiprocess_mode="livemostrecent")

@@ -18,6 +18,7 @@ from tidegate.cli.metalog import metalog
 from tidegate.cli.moves import move
 from tidegate.cli.passes import passes
 from tidegate.cli.pools import pool
+from tidegate.cli.replication import replication
 from tidegate.cli.service import status, up
 from tidegate.cli.settings import settings
 from tidegate.cli.undelete import undelete
@@ -47,6 +48,7 @@ for command in (
     audit,
     deletion,
     undelete,
+    replication,
     settings,
 ):
     main.add_command(command)
