@@ -108,4 +108,7 @@ def check_sites(sites: Iterable[str], known: Sequence[str]) -> None:
     """Raises `InvalidInput` for the first site that is no location."""
     for site in sites:
         if site not in known:
-            raise InvalidInput(f"there is no site {site!r}: tidegate location list shows those there are")
+            raise InvalidInput(
+                f"there is no site {site!r}: tidegate location list shows those there are, "
+                "and tidegate location create makes one"
+            )
