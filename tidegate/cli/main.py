@@ -19,6 +19,7 @@ from tidegate.cli.moves import move
 from tidegate.cli.passes import passes
 from tidegate.cli.pools import pool
 from tidegate.cli.replication import replication
+from tidegate.cli.replication_jobs import backfill, verify
 from tidegate.cli.service import status, up
 from tidegate.cli.settings import settings
 from tidegate.cli.undelete import undelete
@@ -53,6 +54,8 @@ for command in (
 ):
     main.add_command(command)
 audit.add_command(orphans)
+replication.add_command(backfill)
+replication.add_command(verify)
 
 if __name__ == "__main__":
     main()

@@ -24,6 +24,7 @@ from tidegate.web import (
     moves,
     pages,
     replication,
+    replication_jobs,
     replication_page,
     trash,
 )
@@ -111,6 +112,7 @@ def create_app(service: Service, names: Collection[str]) -> FastAPI:
     app.include_router(crr_failed.router)
     app.include_router(crr.router)
     app.include_router(replication.router)
+    app.include_router(replication_jobs.router)
     app.include_router(pages.router)
     app.include_router(lifecycle_page.router)
     app.include_router(movement_page.router)
