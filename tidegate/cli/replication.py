@@ -29,7 +29,7 @@ def replication_desk(invocation: Invocation) -> Iterator[ReplicationDesk]:
     with invocation.tables() as tables, locations_on(invocation, tables) as locations:
         topics = open_topics(invocation.settings(), invocation.directory.path)
         try:
-            yield ReplicationDesk(tables, topics, locations.all)
+            yield ReplicationDesk(tables, topics, locations.all, locations.store)
         finally:
             topics.close()
 
@@ -91,7 +91,7 @@ def resume(invocation: Invocation, site: str, seconds: float | None) -> None:
         else:
             sites = desk.resume_in(sites, seconds, now=time.time())
             if not sites:
-                raise Conflict(f"{'no site' if site == ALL else f'site {site}'} is paused: there is nothing to resume")
+                raise Conflict(f"{'no site is' if site == ALL else f'site {site} is not'} paused: nothing can be resumed")
     when = "now" if seconds is None else f"in {seconds:g} seconds"
     print_done(
         f"To resume {when}: {', '.join(sites)}.", {"resumed": sites, "in": seconds or 0}, as_json=invocation.json
@@ -194,4 +194,4 @@ def retry(invocation: Invocation, bucket: str, key: str, version: str, site: str
             ticker.tell(f"{retried:,} sent once more")
             if not marker:
                 break
-    print_done(f"Sent once more: {retried:,} versions.", {"retried": retried}, as_json=invocation.json)
+    print_done(f"Versions sent once more: {retried:,}.", {"retried": retried}, as_json=invocation.json)

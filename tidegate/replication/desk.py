@@ -19,11 +19,13 @@ from tidegate.core.replication.metric_views import (
     shown,
     shown_object_throughput,
     shown_progress,
+    shown_share,
 )
 from tidegate.core.replication.pauses import Pause
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
-from tidegate.ports import Tables, Topics
+from tidegate.ports import Store, Tables, Topics
 from tidegate.replication import pauses
+from tidegate.replication.arrived_bytes import arrived_bytes
 from tidegate.replication.queries import ReplicationQueries, SiteFigures
 from tidegate.replication.topics import create_replication_topics
 from tidegate.topic_pages import newest
@@ -81,11 +83,12 @@ class HistoryView(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationDesk:
-    """`locations` gives those that there are: each can be a site."""
+    """`locations` gives those that there are: each can be a site. `store_of` gives the store behind one."""
 
     tables: Tables
     topics: Topics
     locations: Callable[[], Sequence[Location]]
+    store_of: Callable[[str], Store]
 
     # --- sites -----------------------------------------------------------------------------------
 
@@ -145,12 +148,16 @@ class ReplicationDesk:
 
     def progress(self, site: str, bucket: str, key: str, version_id: str) -> Shown:
         record, state = self._version_at(site, bucket, key, version_id)
-        return shown_progress(record.size, has_arrived=state.status is Status.COMPLETED)
+        arrived = arrived_bytes(self.tables, self.store_of, record, state)
+        return shown_progress(record.size, arrived, has_arrived=state.status is Status.COMPLETED)
 
     def version(self, bucket: str, key: str, version_id: str = "") -> list[VersionAtSiteView]:
         """At each of its sites. Without an id: the newest version that is to be replicated."""
         record = ReplicationQueries(self.tables).version(bucket, key, version_id)
-        return [_view_version(record, state) for state in record.sites]
+        return [
+            _view_version(record, state, arrived_bytes(self.tables, self.store_of, record, state))
+            for state in record.sites
+        ]
 
     def object_throughput(self, site: str, bucket: str, key: str, version_id: str, *, now: float) -> Shown:
         record, state = self._version_at(site, bucket, key, version_id)
@@ -204,16 +211,15 @@ def view_site(figures: SiteFigures, pause: Pause | None) -> SiteStatusView:
     )
 
 
-def _view_version(record: ReplicationRecord, state: SiteState) -> VersionAtSiteView:
-    has_arrived = state.status is Status.COMPLETED
+def _view_version(record: ReplicationRecord, state: SiteState, arrived: int) -> VersionAtSiteView:
     return filled(
         VersionAtSiteView,
         state,
         record,
         status=state.status.value,
         version_id=record.version_id,
-        completed_bytes=record.size if has_arrived else 0,
-        progress="100%" if has_arrived else "0%",
+        completed_bytes=arrived,
+        progress=shown_share(record.size, arrived, has_arrived=state.status is Status.COMPLETED),
     )
 
 

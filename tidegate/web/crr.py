@@ -44,7 +44,7 @@ class _Schedule(msgspec.Struct):
 
 
 def desk_of(service: OfRequest) -> ReplicationDesk:
-    return ReplicationDesk(service.tables, service.topics, service.locations.all)
+    return ReplicationDesk(service.tables, service.topics, service.locations.all, service.locations.store)
 
 
 _Desk = Annotated[ReplicationDesk, Depends(desk_of)]

@@ -11,7 +11,7 @@ from failed_versions import WRITTEN, make_bucket, record_of, store
 from tidegate import metrics
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.errors import InvalidInput, NotFound
+from tidegate.core.errors import InvalidInput, NotFound, Unavailable
 from tidegate.core.lifecycle.rules import Filter
 from tidegate.core.locations import Location
 from tidegate.core.replication.counts import (
@@ -27,7 +27,7 @@ from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC, StatusUp
 from tidegate.core.replication.metric_views import Metric
 from tidegate.core.replication.records import SiteState, Status
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
-from tidegate.ports import Tables
+from tidegate.ports import Store, Tables
 from tidegate.replication.desk import ALL, ReplicationDesk
 from tidegate.replication.gauges import ReplicationGauges
 from tidegate.replication.topics import create_replication_topics, send
@@ -37,6 +37,10 @@ NOW = WRITTEN + 100
 
 def location(name: str) -> Location:
     return Location(name, "http://127.0.0.1:1", "bucket", "KEY", "sealed", 1.0)
+
+
+def no_store(site: str) -> Store:
+    raise Unavailable(f"{site} does not answer")
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
 @pytest.fixture
 def desk(tables: Tables, tmp_path: Path) -> Iterator[ReplicationDesk]:
     topics = FileTopics(tmp_path / "topics", lease_seconds=30)
-    yield ReplicationDesk(tables, topics, lambda: [location("oslo"), location("paris")])
+    yield ReplicationDesk(tables, topics, lambda: [location("oslo"), location("paris")], no_store)
     topics.close()
 
 

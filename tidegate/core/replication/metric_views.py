@@ -116,13 +116,19 @@ def shown(metric: Metric, *, pending: Amount, failed: Amount, traffic: Traffic) 
     return {"description": _DESCRIPTIONS[metric], "results": results}
 
 
-def shown_progress(size: int, *, has_arrived: bool) -> Shown:
-    """Of a version that has not arrived, none counts: the site shows it whole or not at all."""
+def shown_share(size: int, completed: int, *, has_arrived: bool) -> str:
+    """An empty object has no part of its own that could arrive."""
+    if has_arrived:
+        return "100%"
+    return f"{100 * completed // size}%" if size else "0%"
+
+
+def shown_progress(size: int, completed: int, *, has_arrived: bool) -> Shown:
     return {
         "description": _PROGRESS,
-        "pending": 0 if has_arrived else size,
-        "completed": size if has_arrived else 0,
-        "progress": "100%" if has_arrived else "0%",
+        "pending": size - completed,
+        "completed": completed,
+        "progress": shown_share(size, completed, has_arrived=has_arrived),
     }
 
 
