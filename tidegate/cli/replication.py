@@ -91,7 +91,7 @@ def resume(invocation: Invocation, site: str, seconds: float | None) -> None:
         else:
             sites = desk.resume_in(sites, seconds, now=time.time())
             if not sites:
-                raise Conflict(f"{'no site is' if site == ALL else f'site {site} is not'} paused: nothing can be resumed")
+                raise Conflict(f"{'no site is' if site == ALL else f'site {site} is not'} paused: nothing to resume")
     when = "now" if seconds is None else f"in {seconds:g} seconds"
     print_done(
         f"To resume {when}: {', '.join(sites)}.", {"resumed": sites, "in": seconds or 0}, as_json=invocation.json
