@@ -16,7 +16,7 @@ from tidegate.web.crr import desk_of
 from tidegate.web.layout import page, section, shown_time, table
 from tidegate.web.service import OfRequest, Service
 
-_FAILURES, _RECORDS = 20, 20
+_FAILURES, _RECORDS = 10, 20
 _REFRESH_SECONDS = 5
 
 router = APIRouter(include_in_schema=False)
@@ -74,9 +74,10 @@ def _age(moment: datetime | None, now: float) -> str:
     if moment is None:
         return "none"
     seconds = max(0, int(now - moment.timestamp()))
-    if seconds < 120:
-        return f"{seconds} s ago"
-    return f"{seconds // 60:,} min ago" if seconds < 7200 else f"{seconds // 3600:,} h ago"
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:,} {name} ago"
+    return f"{seconds} s ago"
 
 
 def _failures(failures: tuple[Failure, ...], *, is_all: bool) -> str:
