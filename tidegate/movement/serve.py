@@ -22,6 +22,7 @@ from tidegate.movement.pending_deletes import BelievedData
 from tidegate.movement.topics import create_deletion_topics
 from tidegate.pools.vault import Vault
 from tidegate.replication.jobs import jobs_in
+from tidegate.replication.replication_threads import replication_threads
 from tidegate.workers.process import run_threads
 from tidegate.workers.worker_thread import WorkerThread
 
@@ -36,6 +37,7 @@ def _serve(context: ServiceContext) -> int:
     threads = [
         *_deletion_threads(context, locations),
         *mover_threads(context, locations),
+        *replication_threads(context, locations),
         *_job_threads(context),
     ]
     code = run_threads(threads, context.stop)

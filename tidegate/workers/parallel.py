@@ -34,22 +34,47 @@ def answered(
     """`work` is what is to be done for each message; where there is nothing, the message is done. `answer` is called in
     the caller's thread with what has ended since the last time, by the message's place: several results can be stored
     with one write. While nothing ends, the batch is busy."""
-    answers: dict[int, Answer] = {number: DONE for number, each in enumerate(work) if each is None}
-    under_way: dict[Future[_Result], int] = {}
+    groups = [((number,), _alone(each)) for number, each in enumerate(work) if each is not None]
+    return answered_by_groups(executor, len(work), groups, answer, beat_seconds=beat_seconds)
+
+
+def _alone(work: Callable[[], _Result]) -> Callable[[], Sequence[_Result]]:
+    return lambda: (work(),)
+
+
+def answered_by_groups(
+    executor: Executor,
+    messages: int,
+    groups: Sequence[tuple[Sequence[int], Callable[[], Sequence[_Result]]]],
+    answer: Callable[[Mapping[int, _Result]], Mapping[int, Answer]],
+    *,
+    beat_seconds: float,
+    gather_seconds: float = 0.0,
+) -> Iterator[Answer]:
+    """As `answered`, where one thread sees to several messages: a group has their places and the work that gives a
+    result for each. What is in no group is done. After something has ended, more is waited for so long."""
+    grouped = {number for numbers, _ in groups for number in numbers}
+    answers: dict[int, Answer] = {number: DONE for number in range(messages) if number not in grouped}
+    under_way: dict[Future[Sequence[_Result]], Sequence[int]] = {}
     given = 0
     try:
-        for number, each in enumerate(work):
-            if each is not None:
-                under_way[executor.submit(each)] = number
-        while given < len(work):
+        for numbers, work in groups:
+            under_way[executor.submit(work)] = numbers
+        while given < messages:
             while given in answers:
                 yield answers.pop(given)
                 given += 1
             if under_way:
                 done, _ = wait(under_way, timeout=beat_seconds, return_when=FIRST_COMPLETED)
-                answers |= answer({under_way.pop(future): future.result() for future in done}) if done else {}
                 if not done:
                     yield BUSY
+                    continue
+                if gather_seconds and len(done) < len(under_way):
+                    done, _ = wait(under_way, timeout=gather_seconds)
+                ended: dict[int, _Result] = {}
+                for future in done:
+                    ended.update(zip(under_way.pop(future), future.result(), strict=True))
+                answers |= answer(ended)
     finally:
         # What has not begun when the worker leaves is never begun; what has comes to its end.
         for future in under_way:
