@@ -10,21 +10,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import Self, TypeVar
 
+from tidegate.core.codec import JsonRecord
 from tidegate.core.errors import NotFound
 from tidegate.core.replication.failed_keys import FailedKey
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, Status
 from tidegate.lifecycle.acting.stores import Stores
+from tidegate.pools.catalogue import every
 from tidegate.ports import Tables, Topics
 from tidegate.replication.failures import PAGE, Failure, FailureReader, Selection
 from tidegate.replication.topics import create_replication_topics, send
 
-# Two operators who ask at once: the entry of whoever was first keeps the other from sending the same failure again. It
-# lasts until the status has changed, and longer than anybody waits for that.
-_CLAIMS = "replication/retries/"
+# A claim stands for one failure that is retried: of two operators who ask at once, one has it. Until all steps are
+# taken it says what is to be sent, so that a retry that was cut off is finished by others; then it lasts until the
+# status has changed, and longer than anybody waits for that.
+CLAIMS = "replication/retries/"
+_DONE = ""
 _CLAIM_SECONDS = 60.0
+# So long after it was begun, a retry is taken for cut off.
+_CUT_OFF_SECONDS = 60.0
 _HEADS = 8
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,27 @@ class RetriedPage:
 
     failures: tuple[Failure, ...]
     next_marker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim(JsonRecord):
+    """What is to be sent. `at` is when the retry was asked for."""
+
+    at: float
+    failed: str
+    record: ReplicationRecord
+    site: str
+
+    @classmethod
+    def of(cls, failure: Failure, now: float) -> Self:
+        return cls(now, str(failure.failed), failure.record, failure.state.site)
+
+    @property
+    def entry(self) -> str:
+        """One of its own for each time that the version fails."""
+        state = self.record.at(self.site)
+        since = state.since if state is not None else 0.0
+        return f"{CLAIMS}{self.site}/{since!r}/{self.record.entry}"
 
 
 class FailureRetry:
@@ -59,20 +89,12 @@ class FailureRetry:
         return RetriedPage(tuple(self._send(page.failures, now=now)), page.next_marker)
 
     def _send(self, failures: Sequence[Failure], *, now: float) -> list[Failure]:
-        there = self._at_source(failures)
-        claimed = [failure for failure in there if self._claim(failure)]
-        if not claimed:
-            return []
-        create_replication_topics(self._topics)
-        try:
-            send(self._topics, STATUS_TOPIC, [_pending(failure, now) for failure in claimed])
-            send(self._topics, REPLICATION_TOPIC, [_task(failure) for failure in claimed])
-            self._tables.change({failure.failed.entry: None for failure in claimed})
-        except BaseException:
-            for failure in claimed:
-                self._tables.delete(_claim_of(failure))
-            raise
-        return claimed
+        claims = {failure.failed: _Claim.of(failure, now) for failure in self._at_source(failures)}
+        taken = [failure for failure in failures if failure.failed in claims and self._take(claims[failure.failed])]
+        if taken:
+            create_replication_topics(self._topics)
+            _carry_out(self._tables, self._topics, [claims[failure.failed] for failure in taken])
+        return taken
 
     def _at_source(self, failures: Sequence[Failure]) -> list[Failure]:
         """Those whose version is still there. A delete marker has no metadata but its record."""
@@ -86,8 +108,28 @@ class FailureRetry:
         finally:
             stores.close()
 
-    def _claim(self, failure: Failure) -> bool:
-        return self._tables.put_if_absent(_claim_of(failure), "", expires_in=_CLAIM_SECONDS)
+    def _take(self, claim: _Claim) -> bool:
+        return self._tables.put_if_absent(claim.entry, claim.to_json())
+
+
+def finish_cut_off(tables: Tables, topics: Topics, *, now: float) -> int:
+    """Finishes the retries that somebody began and did not end, and says how many. A step that is taken twice does no
+    harm."""
+    found = (_Claim.from_json(text) for _, text in every(tables, CLAIMS) if text != _DONE)
+    finished = 0
+    for claims in _batches(claim for claim in found if claim.at < now - _CUT_OFF_SECONDS):
+        _carry_out(tables, topics, claims)
+        finished += len(claims)
+    return finished
+
+
+def _carry_out(tables: Tables, topics: Topics, claims: Sequence[_Claim]) -> None:
+    """The steps that change something."""
+    send(topics, STATUS_TOPIC, [_pending(claim) for claim in claims])
+    send(topics, REPLICATION_TOPIC, [_task(claim) for claim in claims])
+    tables.change({FailedKey.parse(claim.failed).entry: None for claim in claims})
+    for claim in claims:
+        tables.put(claim.entry, _DONE, expires_in=_CLAIM_SECONDS)
 
 
 def _is_there(stores: Stores, record: ReplicationRecord) -> bool:
@@ -99,39 +141,34 @@ def _is_there(stores: Stores, record: ReplicationRecord) -> bool:
         return False
 
 
-def _claim_of(failure: Failure) -> str:
-    """One of its own for each time that the version fails."""
-    return f"{_CLAIMS}{failure.state.site}/{failure.state.since!r}/{failure.record.entry}"
-
-
-def _pending(failure: Failure, now: float) -> StatusUpdate:
-    record, state = failure.record, failure.state
+def _pending(claim: _Claim) -> StatusUpdate:
+    record = claim.record
     return StatusUpdate(
         bucket=record.bucket,
         bucket_uid=record.bucket_uid,
         key=record.key,
         version_id=record.version_id,
-        site=state.site,
+        site=claim.site,
         status=Status.PENDING,
-        at=now,
+        at=claim.at,
         is_retry=True,
         size=record.size,
     )
 
 
-def _task(failure: Failure) -> ReplicationTask:
-    record = failure.record
+def _task(claim: _Claim) -> ReplicationTask:
+    record = claim.record
     return ReplicationTask(
         bucket=record.bucket,
         bucket_uid=record.bucket_uid,
         key=record.key,
         version_id=record.version_id,
         ts_ns=record.ts_ns,
-        sites=(failure.state.site,),
+        sites=(claim.site,),
     )
 
 
-def _batches(wanted: Iterable[FailedKey]) -> Iterator[list[FailedKey]]:
+def _batches(wanted: Iterable[_T]) -> Iterator[list[_T]]:
     each = iter(wanted)
     while batch := list(islice(each, PAGE)):
         yield batch

@@ -14,6 +14,7 @@ from tidegate.movement.known_locations import KnownLocations
 from tidegate.movement.location_threads import LocationThreads, Wanted
 from tidegate.ports import Store
 from tidegate.replication.failed_consumer import FailedConsumer
+from tidegate.replication.failure_retry import finish_cut_off
 from tidegate.replication.populator import Populator
 from tidegate.replication.replicator import Replicator, SiteAccess
 from tidegate.replication.site_writer import SiteWriter
@@ -26,6 +27,7 @@ from tidegate.workers.worker_thread import WorkerThread
 
 _LOOK_SECONDS = 1.0
 _SWEEP_SECONDS = 600.0
+_FINISH_SECONDS = 30.0
 _JITTER = 0.5
 
 
@@ -63,7 +65,7 @@ class Replicators:
         self._uploads = UploadRecords(context.tables, context.topics, deletion_topic=settings.deletion.topic)
         delays = settings.replication.retry_seconds
         self._retries = RetryPolicy(delays=delays, tries=len(delays) + 1, jitter=_JITTER)
-        self._swept_at = float("-inf")
+        self._swept_at = self._finished_at = float("-inf")
 
     def wanted(self) -> Wanted:
         """The locations that rules name as sites, or to which something is still on its way."""
@@ -71,7 +73,10 @@ class Replicators:
         return {location.name: location for location in self._locations.all() if self._is_site(location.name, named)}
 
     def sweep(self) -> None:
-        """Clears away uploads that nobody goes on with, and messages that are finished."""
+        """Finishes retries that were cut off; clears away uploads that nobody goes on with, and finished messages."""
+        if time.monotonic() > self._finished_at + _FINISH_SECONDS:
+            finish_cut_off(self._context.tables, self._context.topics, now=time.time())
+            self._finished_at = time.monotonic()
         if time.monotonic() > self._swept_at + _SWEEP_SECONDS:
             self._uploads.release_abandoned(now=time.time())
             trim_finished(self._context.topics, list(self.wanted()))

@@ -21,7 +21,7 @@ from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, 
 from tidegate.core.replication.records import Status
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.ports import Record, Tables, Topics
-from tidegate.replication.failure_retry import FailureRetry
+from tidegate.replication.failure_retry import FailureRetry, finish_cut_off
 from tidegate.replication.failures import PAGE, FailureReader, Selection
 from tidegate.topic_pages import appended_since
 
@@ -147,7 +147,7 @@ def test_what_has_expired_from_the_list_can_still_be_retried(tables: Tables, top
 
 
 @pytest.mark.parametrize(("broken", "updates"), [(STATUS_TOPIC, 0), (REPLICATION_TOPIC, 1)])
-def test_a_retry_that_breaks_off_leaves_the_entry_and_can_be_made_again(
+def test_a_retry_that_was_cut_off_is_finished_by_others(
     tables: Tables, topics: BreakingTopics, broken: str, updates: int
 ) -> None:
     failed = failures(tables, 1)[0]
@@ -157,8 +157,12 @@ def test_a_retry_that_breaks_off_leaves_the_entry_and_can_be_made_again(
     assert tables.get(failed.entry) is not None
     assert [len(messages) for messages in sent(topics)] == [updates, 0]
     topics.broken = ""
-    assert len(retrying(tables, topics).retry([failed], now=NOW)) == 1
+    assert retrying(tables, topics).retry([failed], now=NOW + 1) == []  # it is under way
+    assert finish_cut_off(tables, topics, now=NOW + 60) == 0
+    assert finish_cut_off(tables, topics, now=NOW + 61) == 1
+    assert [len(messages) for messages in sent(topics)] == [updates + 1, 1]
     assert tables.get(failed.entry) is None
+    assert finish_cut_off(tables, topics, now=NOW + 10**6) == 0
 
 
 def test_all_that_match_are_retried_page_by_page(tables: Tables, topics: BreakingTopics) -> None:
