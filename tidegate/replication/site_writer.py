@@ -18,7 +18,7 @@ from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.placements import RESERVED_METADATA
 from tidegate.core.replication.records import ReplicationRecord
 from tidegate.core.replication.uploads import ReplicaUpload
-from tidegate.lifecycle.acting.stores import Stores
+from tidegate.movement.deletion import PoolStores
 from tidegate.movement.part_upload import OpenUpload, part_size
 from tidegate.movement.source_reader import SourceReader
 from tidegate.ports import Store, StoredHead, StoredPart, StoredVersion
@@ -39,7 +39,7 @@ class SiteWriter:
     """`part_bytes` is what is held in memory for each version at a time. `stores` has the sources; the site's store is
     given with each call. May be shared by threads."""
 
-    def __init__(self, site: str, stores: Stores, uploads: UploadRecords, *, part_bytes: int, stop: Flag) -> None:
+    def __init__(self, site: str, stores: PoolStores, uploads: UploadRecords, *, part_bytes: int, stop: Flag) -> None:
         self._site = site
         self._stores = stores
         self._uploads = uploads
