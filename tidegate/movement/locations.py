@@ -152,10 +152,10 @@ class Locations:
                     f"move it back first (tidegate move s3://{found.bucket}/ --back)"
                 )
         for entry, text in every(self._tables, REPLICATION):
-            if any(name in rule.sites for rule in ReplicationRules.from_json(text).rules):
-                bucket = self._bucket_of(entry.removeprefix(REPLICATION))
+            names_it = any(name in rule.sites for rule in ReplicationRules.from_json(text).rules)
+            if names_it and (bucket := self._bucket_of(entry.removeprefix(REPLICATION))):
                 raise Conflict(
-                    f"the replication rules of {bucket} name location {name}: "
+                    f"the replication rules of bucket {bucket} name location {name}: "
                     "take it out of them first (aws s3api put-bucket-replication or delete-bucket-replication)"
                 )
         for _, text in every(self._tables, TRASH):
@@ -166,8 +166,9 @@ class Locations:
                 )
 
     def _bucket_of(self, uid: str) -> str:
+        """Its name; empty if it is gone, and whoever deleted it died before its rules were removed."""
         buckets = (Bucket.from_json(text) for _, text in every(self._tables, Bucket.PREFIX))
-        return next((f"bucket {bucket.name}" for bucket in buckets if bucket.uid == uid), f"a bucket with uid {uid}")
+        return next((bucket.name for bucket in buckets if bucket.uid == uid), "")
 
     # --- stores ----------------------------------------------------------------------------------
 

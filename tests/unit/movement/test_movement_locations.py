@@ -174,6 +174,7 @@ def test_a_location_stays_while_replication_rules_name_it(make: Make, tables: Ta
         with pytest.raises(Conflict, match=f"the replication rules of bucket photos name location {name}"):
             locations.remove(name)
     locations.remove("idle")
+    tables.put(REPLICATION + "gone", ReplicationRules((rule,)).to_json())
     tables.delete(REPLICATION + bucket.uid)
     locations.remove("near")
     assert [location.name for location in locations.all()] == ["far"]
