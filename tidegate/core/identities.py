@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from tidegate.core.xml import DeleteEntry
 
 _ANY = "*"
-_MD5_DIGITS = 32
+_MD5 = re.compile("[0-9a-f]{32}")
 
 
 class Identity(NamedTuple):
@@ -62,5 +63,4 @@ def plain_md5(headers: Mapping[str, str]) -> str:
     """The MD5 of an object's data, if the ETag is one: not of uploads in parts, nor of what a store encrypts with its
     keys. Names of headers are in lower case."""
     etag = headers.get("etag", "").strip('"').lower()
-    is_md5 = len(etag) == _MD5_DIGITS and all(digit in "0123456789abcdef" for digit in etag)
-    return etag if is_md5 and "x-amz-server-side-encryption" not in headers else ""
+    return etag if _MD5.fullmatch(etag) and "x-amz-server-side-encryption" not in headers else ""

@@ -127,8 +127,8 @@ class ReplicatedWorld:
     def wait_for(self, status: Status, bucket: str, key: str, version: str, *sites: str) -> None:
         for site in sites or SITES:
             wait_until(
-                lambda site=site: self.status(bucket, key, version, site) is status,  # type: ignore[misc]
-                lambda site=site: f"{key} at {site}: {self.state(bucket, key, version, site)}",  # type: ignore[misc]
+                lambda site=site: self.status(bucket, key, version, site) is status,
+                lambda site=site: f"{key} at {site}: {self.state(bucket, key, version, site)}",
             )
 
     def failures(self, bucket: str) -> set[FailedKey]:

@@ -87,7 +87,7 @@ def test_tags_that_change_later_follow_and_the_version_stays_the_same(replicated
             found: list[dict[str, str]] = replicated.at("one").get_object_tagging(**named)["TagSet"]
             return found
 
-        wait_until(lambda shown=shown, tags=tags: shown() == tags, lambda shown=shown: str(shown()))  # type: ignore[misc]
+        wait_until(lambda shown=shown, tags=tags: shown() == tags, lambda shown=shown: str(shown()))
         replicated.wait_for(Status.COMPLETED, bucket, "k", version, "one")
     replicated.s3.delete_object_tagging(Bucket=bucket, Key="k", VersionId=second)
     wait_until(lambda: shown() == [], lambda: str(shown()))

@@ -97,7 +97,7 @@ def test_a_site_that_comes_back_in_time_gets_all_versions_in_their_order(replica
     resume(replicated.tables, "one")
     for version in versions:
         wait_until(
-            lambda version=version: replicated.status(bucket, "k", version, "one") is not Status.PENDING,  # type: ignore[misc]
+            lambda version=version: replicated.status(bucket, "k", version, "one") is not Status.PENDING,
             "it is pending",
         )
     failed = [
@@ -213,6 +213,6 @@ def test_a_killed_process_goes_on_where_it_was_and_makes_no_second_copy(replicat
     for key, version in versions:
         replicated.wait_for(Status.COMPLETED, bucket, key, version)
     for site in SITES:
-        for key in range(3):
-            wanted = [str(number) for number in range(key, 30, 3)]
-            replicated.wait_for_history(site, bucket, f"k{key}", wanted)
+        for remainder in range(3):
+            wanted = [str(number) for number in range(remainder, 30, 3)]
+            replicated.wait_for_history(site, bucket, f"k{remainder}", wanted)
