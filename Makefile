@@ -1,6 +1,6 @@
 # `make help` lists what can be done.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes histories races move-races move-kills undo clients clean
+.PHONY: help setup run test check lint format docs lock bench fuzz differential probe crashes histories races move-races move-kills replication-kills undo clients clean
 
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
@@ -9,7 +9,7 @@ WORKERS ?= 3
 PYTEST = $(PYTHON_VENV) -m compileall -q tidegate && $(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 19
 
 setup: ## .venv with the locked dependencies and the command tidegate
 	@scripts/setup.sh
@@ -41,13 +41,14 @@ docs: setup ## writes the generated pages docs/settings.md, docs/cli.md, docs/me
 lock: ## writes requirements/*.lock anew
 	@scripts/lock.sh
 
-bench: ## the gateway beside nginx and the bare store, listings, a mixed load, the log; lifecycle beside SeaweedFS's own, DuckDB and bare listings; movement beside rclone
+bench: ## the gateway beside nginx and the bare store, listings, a mixed load, the log; lifecycle beside SeaweedFS's own, DuckDB and bare listings; movement and replication beside rclone
 	@scripts/setup.sh dev
 	@$(PYTHON_VENV) -m bench.gateway
 	@$(PYTHON_VENV) -m bench.listing
 	@$(PYTHON_VENV) -m bench.mixed
 	@$(PYTHON_VENV) -m bench.lifecycle
 	@$(PYTHON_VENV) -m bench.movement
+	@$(PYTHON_VENV) -m bench.replication
 	@$(PYTHON_VENV) -m bench.idle
 	@$(PYTHON_VENV) -m bench.log
 
@@ -82,6 +83,10 @@ move-races: ## 2,000 objects that move, each changed by a client meanwhile (MOVE
 move-kills: ## processes killed at 200 random points while objects move, there and back (MOVE_KILLS, MOVE_KILLS_SEED)
 	@scripts/setup.sh dev
 	@MOVE_KILLS=$${MOVE_KILLS:-200} $(PYTHON_VENV) -m pytest -s tests/probe/test_move_kills.py
+
+replication-kills: ## processes killed at 100 random points while clients write and all is replicated to two stores (REPLICATION_KILLS, REPLICATION_KILLS_SEED)
+	@scripts/setup.sh dev
+	@REPLICATION_KILLS=$${REPLICATION_KILLS:-100} $(PYTHON_VENV) -m pytest -s tests/probe/test_replication_kills.py
 
 undo: ## a wrong rule deletes 10,000 objects, and one command brings them back (UNDO_OBJECTS)
 	@scripts/setup.sh dev

@@ -203,6 +203,50 @@ TRASH_UNDELETED = Counter(
     ["outcome"],
 )
 
+# Replication, as the tables show it when the metrics are asked for, at most ten seconds ago.
+REPLICATION_PENDING = Gauge(
+    "tidegate_replication_pending",
+    "Versions that are still to be replicated, by site.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+REPLICATION_FAILED = Gauge(
+    "tidegate_replication_failed",
+    "Versions whose replication has failed after the last try, by site.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+REPLICATION_OLDEST = Gauge(
+    "tidegate_replication_oldest_pending_seconds",
+    "The recovery point: how long ago the oldest version was written that is still to be replicated, by site; 0: none.",
+    ["site"],
+    multiprocess_mode="livemostrecent",
+)
+
+# Replication, as the replicators do it.
+REPLICATION_COMPLETIONS = Counter(
+    "tidegate_replication_completions_total", "Versions, and tags of versions, that arrived, by site.", ["site"]
+)
+REPLICATION_FAILURES = Counter(
+    "tidegate_replication_failures_total", "Versions that failed after the last try, by site.", ["site"]
+)
+REPLICATION_RETRIES = Counter(
+    "tidegate_replication_retries_total", "Tries that failed and are made again later, by site.", ["site"]
+)
+REPLICATION_BYTES = Counter("tidegate_replication_bytes_total", "Bytes replicated, by site.", ["site"])
+REPLICATION_SECONDS = Histogram(
+    "tidegate_replication_seconds",
+    "Time from when a version was written to when it had arrived, by site.",
+    ["site"],
+    buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, float("inf")),
+)
+REPLICATION_IN_PROGRESS = Gauge(
+    "tidegate_replication_in_progress",
+    "Keys whose versions are under way, by site.",
+    ["site"],
+    multiprocess_mode="livesum",
+)
+
 # Pools, gateways and topics, as the tables show them when the metrics are asked for.
 POOLS = Gauge("tidegate_pools", "Pools, by state.", ["state"], multiprocess_mode="livemostrecent")
 RUNNING_POOLS = Gauge("tidegate_running_pools", "Pools whose backend runs.", multiprocess_mode="livemostrecent")

@@ -193,6 +193,14 @@ class StoredPart:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version that was written; its id is empty in a bucket without versioning."""
+
+    version_id: str
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredObject:
     """An entry of a plain listing; `last_modified` is a Unix time."""
 
@@ -251,6 +259,17 @@ class Store(Protocol):
     def put(self, bucket: str, key: str, data: bytes, *, headers: Mapping[str, str] | None = None) -> str:
         """Stores an object that is at hand whole, and gives its ETag. Its MD5 goes with it, which the store checks."""
 
+    def put_version(
+        self, bucket: str, key: str, data: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> StoredVersion:
+        """As `put`. Raises `Unavailable` if the ETag is the MD5 of other data."""
+
+    def put_marker(self, bucket: str, key: str) -> StoredVersion:
+        """Deletes what is current, which leaves a delete marker in a bucket with versioning."""
+
+    def put_tags(self, bucket: str, key: str, version_id: str, tags: Pairs) -> None:
+        """In place of all that the version has."""
+
     def start_upload(self, bucket: str, key: str, *, headers: Mapping[str, str] | None = None) -> str:
         """The id of an upload in parts."""
 
@@ -262,6 +281,9 @@ class Store(Protocol):
 
     def complete_upload(self, bucket: str, key: str, upload_id: str, parts: Sequence[StoredPart]) -> str:
         """Makes the parts an object, and gives its ETag."""
+
+    def complete_version(self, bucket: str, key: str, upload_id: str, parts: Sequence[StoredPart]) -> StoredVersion:
+        """As `complete_upload`."""
 
     def tags(self, bucket: str, key: str, version_id: str = "") -> Pairs: ...
 

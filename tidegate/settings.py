@@ -10,7 +10,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
@@ -307,6 +307,35 @@ class MovementSettings(Section):
     )
 
 
+class ReplicationSettings(Section):
+    """Replication of versions to sites, which are locations."""
+
+    enabled: bool = Field(
+        True, description="Whether versions are replicated; otherwise what is to be replicated waits until it is."
+    )
+    retry_seconds: tuple[Annotated[float, Field(ge=0, le=86_400)], ...] = Field(
+        (1.0, 5.0, 20.0, 60.0, 300.0),
+        max_length=20,
+        description="How long a version waits that could not be replicated, after its first try, its second and so on, "
+        "lengthened by up to a half at random; then it has failed.",
+    )
+    failed_hours: float = Field(
+        24, gt=0, le=8760, description="How long a failed version stays in the list of failures."
+    )
+    hold_failed: bool = Field(
+        False,
+        description="Whether lifecycle leaves versions alone whose replication has failed, as it does while it is "
+        "pending.",
+    )
+    part_mb: int = Field(
+        16,
+        ge=5,
+        le=512,
+        description="Objects that are larger (MiB) are replicated in parts of this size. Each that is on its way holds "
+        "one part in memory.",
+    )
+
+
 class SparkSettings(Section):
     """The Spark session in which passes are planned."""
 
@@ -401,6 +430,7 @@ class Settings(Section):
     lifecycle: LifecycleSettings = LifecycleSettings()
     deletion: DeletionSettings = DeletionSettings()
     movement: MovementSettings = MovementSettings()
+    replication: ReplicationSettings = ReplicationSettings()
     spark: SparkSettings = SparkSettings()
     audit: AuditSettings = AuditSettings()
     locations: dict[str, LocationSettings] = {}

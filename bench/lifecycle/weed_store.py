@@ -42,7 +42,7 @@ class WeedStore:
         doors = [f"-{door}={HOST}:{self.ports[door]}.{self.ports[door] + 1}" for door in ("master", "filer")]
         began = time.monotonic()
         done = subprocess.run(
-            [_weed(), "shell", *doors], input=command, capture_output=True, text=True, timeout=_WORKER_SECONDS
+            [weed(), "shell", *doors], input=command, capture_output=True, text=True, timeout=_WORKER_SECONDS
         )
         if done.returncode or "error" in done.stdout:
             raise SystemExit(f"SeaweedFS's lifecycle worker failed: {done.stdout[-500:]}{done.stderr[-500:]}")
@@ -63,7 +63,7 @@ def running_weed(directory: Path) -> Iterator[WeedStore]:
     with (directory / "weed.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                _weed(), "-logtostderr=true", "server", f"-ip={HOST}", f"-ip.bind={HOST}", "-filer=true", "-s3=true",
+                weed(), "-logtostderr=true", "server", f"-ip={HOST}", f"-ip.bind={HOST}", "-filer=true", "-s3=true",
                 *ports, *twins, "-dir=volumes", "-master.dir=master", "-master.peers=none", "-master.telemetry=false",
                 "-volume.max=100000", "-master.volumeSizeLimitMB=10240", "-volume.preStopSeconds=0",
                 "-s3.config=identities.json", "-s3.port.iceberg=0", "-s3.port.lance=0",
@@ -102,5 +102,5 @@ def _wait(process: subprocess.Popen[bytes], store: WeedStore) -> None:
             time.sleep(0.2)
 
 
-def _weed() -> str:
+def weed() -> str:
     return str(Path(sysconfig.get_path("scripts")) / "weed")

@@ -9,24 +9,16 @@ alternate over the ways; what is shown are medians.
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import click
 
 from bench.gateway.requests import Target
-from bench.goals import word
 from bench.lifecycle.service_parts import cpu_between, cpu_used
 from bench.lifecycle.weed_store import running_weed
+from bench.movement import copy_figures
+from bench.movement.copy_figures import RCLONE, Case, Figures, rclone
 from bench.movement.stores import (
-    CONCURRENCY,
     LOCATION,
     LOCATION_BUCKET,
     Stores,
@@ -38,32 +30,8 @@ from bench.movement.stores import (
 from tidegate.core.locations import Location
 from tidegate.movement.moves import Moves
 
-GOAL = 1.0
-_MOVE, _RCLONE, _THROUGH = "move", "rclone", "rclone through the gateway"
+_MOVE, _THROUGH = "move", "rclone through the gateway"
 _SOURCE = "source"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    name: str
-    objects: int
-    size: int
-
-
-@dataclass(slots=True)
-class Figures:
-    """Seconds for all objects by way, and the CPU seconds of the service's parts during moves; one for each round."""
-
-    case: Case
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    cpu: list[dict[str, float]] = field(default_factory=list)
-
-    def median(self, way: str) -> float:
-        return statistics.median(self.seconds[way])
-
-    @property
-    def ratio(self) -> float:
-        return self.median(_RCLONE) / self.median(_MOVE)
 
 
 def run(objects: int = 2000, rounds: int = 2, *, as_json: bool = False) -> None:
@@ -74,7 +42,7 @@ def run(objects: int = 2000, rounds: int = 2, *, as_json: bool = False) -> None:
         client(source).create_bucket(Bucket=_SOURCE)
         _warm_up(stores)
         found = [_measured(stores, source, case, rounds) for case in cases]
-    print(_json(found) if as_json else "\n\n".join(map(_table, found)))
+    print(copy_figures.as_json(found) if as_json else "\n\n".join(each.table() for each in found))
 
 
 @click.command()
@@ -94,7 +62,7 @@ def _warm_up(stores: Stores) -> None:
 
 
 def _measured(stores: Stores, source: Target, case: Case, rounds: int) -> Figures:
-    found, file = Figures(case), stores.home / "body"
+    found, file = Figures(case, _MOVE), stores.home / "body"
     names = [f"{number:07}" for number in range(case.objects)]
     where = f"{case.size}"
     put_objects(source, _SOURCE, [f"{where}/{name}" for name in names], case.size, file)
@@ -109,17 +77,20 @@ def _measured(stores: Stores, source: Target, case: Case, rounds: int) -> Figure
         found.cpu.append(cpu_between(used, cpu_used(stores.service.data)))
         return seconds
 
-    def rclone(number: int) -> float:
-        return _rclone(source, f"{_SOURCE}/{where}", stores.location, f"rclone-{where}-{number}", case)
+    def copy(source: Target, path: str, prefix: str) -> float:
+        return rclone("copy", source, path, stores.location, LOCATION_BUCKET, prefix, case)
+
+    def rclone_copy(number: int) -> float:
+        return copy(source, f"{_SOURCE}/{where}", f"rclone-{where}-{number}")
 
     def rclone_through(number: int) -> float:
         bucket = f"left-{where}-{number}"
         client(stores.gateway).create_bucket(Bucket=bucket)
         put_objects(stores.gateway, bucket, names, case.size, file)
-        return _rclone(stores.gateway, bucket, stores.location, f"through-{where}-{number}", case)
+        return copy(stores.gateway, bucket, f"through-{where}-{number}")
 
     ways: list[tuple[str, Callable[[int], float]]]
-    ways = [(_MOVE, moved), (_RCLONE, rclone), (_THROUGH, rclone_through)]
+    ways = [(_MOVE, moved), (RCLONE, rclone_copy), (_THROUGH, rclone_through)]
     for number in range(rounds):
         for name, way in ways if number % 2 == 0 else reversed(ways):
             found.seconds.setdefault(name, []).append(way(number))
@@ -135,67 +106,6 @@ def move(stores: Stores, bucket: str, prefix: str, expected: int) -> float:
     if view.moved != expected or view.ended_at is None:
         raise SystemExit(f"the move did not do what it should: {view}")
     return (view.ended_at - view.began_at).total_seconds()
-
-
-def _rclone(source: Target, path: str, location: Target, prefix: str, case: Case) -> float:
-    remotes = {"FROM": source, "TO": location}
-    variables = {
-        f"RCLONE_CONFIG_{name}_{option}": value
-        for name, target in remotes.items()
-        for option, value in {
-            "TYPE": "s3",
-            "PROVIDER": "SeaweedFS",
-            "ENDPOINT": f"http://{target.authority}",
-            "ACCESS_KEY_ID": target.access_key,
-            "SECRET_ACCESS_KEY": target.secret_key,
-        }.items()
-    }
-    command = [
-        str(Path(sys.executable).parent / "rclone"), "copy", f"from:{path}", f"to:{LOCATION_BUCKET}/{prefix}",
-        "--config", "/dev/null", "--retries", "1", "--transfers", str(CONCURRENCY), "--checkers", str(CONCURRENCY),
-    ]  # fmt: skip
-    began = time.monotonic()
-    subprocess.run(command, check=True, env={**os.environ, **variables})
-    seconds = time.monotonic() - began
-    pages = client(location).get_paginator("list_objects_v2").paginate(Bucket=LOCATION_BUCKET, Prefix=f"{prefix}/")
-    sizes = [entry["Size"] for page in pages for entry in page.get("Contents", ())]
-    if sizes != [case.size] * case.objects:
-        raise SystemExit(f"rclone has copied {len(sizes)} objects, not {case.objects}")
-    return seconds
-
-
-def _table(found: Figures) -> str:
-    case = found.case
-    lines = [f"{f'{case.objects:,} of {case.name}':<30} {'seconds':>8} {'objects/s':>10} {'MiB/s':>8}", "-" * 59]
-    for way in found.seconds:
-        seconds = found.median(way)
-        mib = case.objects * case.size / seconds / (1 << 20)
-        lines.append(f"{way:<30} {seconds:8.1f} {case.objects / seconds:10,.1f} {mib:8.1f}")
-    used = ", ".join(f"{part} {statistics.median(seconds):.1f}" for part, seconds in _cpu(found).items())
-    goal = f"goal {GOAL} x rclone: {found.ratio:.2f}, {word(found.ratio >= GOAL)}"
-    return "\n".join([*lines, "", f"CPU seconds of the move: {used}", f"{CONCURRENCY} at a time; {goal}"])
-
-
-def _cpu(found: Figures) -> dict[str, list[float]]:
-    parts = {part: None for used in found.cpu for part in used}
-    return {part: [used.get(part, 0.0) for used in found.cpu] for part in parts}
-
-
-def _json(found: list[Figures]) -> str:
-    return json.dumps(
-        [
-            {
-                "objects": each.case.objects,
-                "size": each.case.size,
-                "seconds": each.seconds,
-                "cpu": _cpu(each),
-                "ratio": each.ratio,
-                "goal": GOAL,
-            }
-            for each in found
-        ],
-        indent=2,
-    )
 
 
 if __name__ == "__main__":

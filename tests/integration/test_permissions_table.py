@@ -24,6 +24,8 @@ BUCKET_POLICIES = ("none", "upload", "download", "public")
 KEY_POLICIES = ("readwrite", "readonly", "writeonly")
 DELETE_BODY = b"<Delete><Object><Key>present</Key></Object></Delete>"
 TAGS_BODY = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
+# Who may put rules is told that these are none.
+NO_RULES = b"<ReplicationConfiguration><Role>r</Role></ReplicationConfiguration>"
 VERSIONING_BODY = b"<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>"
 
 
@@ -79,6 +81,9 @@ OPERATIONS = (
     Operation("PutObjectAcl", WRITE, "PUT", "present", "acl=", headers=OWNERS_ACL, open_to_all=False),
     Operation("CreateBucket again", WRITE, "PUT", success=409, open_to_all=False),
     Operation("CopyObject", BOTH, "PUT", "copy", headers=COPY_SOURCE),
+    Operation("GetBucketReplication", READ, "GET", query="replication=", success=404, open_to_all=False),
+    Operation("PutBucketReplication", BOTH, "PUT", query="replication=", body=NO_RULES, success=400, open_to_all=False),
+    Operation("DeleteBucketReplication", BOTH, "DELETE", query="replication=", success=204, open_to_all=False),
     Operation("UploadPartCopy", BOTH, "PUT", "big", "partNumber=2&uploadId={upload}", headers=COPY_SOURCE),
 )
 

@@ -13,13 +13,15 @@ from hashlib import md5
 
 from tidegate.adapters.s3_endpoint import S3Endpoint
 from tidegate.adapters.s3_errors import check, check_document
-from tidegate.adapters.s3_requests import Request
+from tidegate.adapters.s3_requests import Answer, Request
 from tidegate.core import sigv4, xml
 from tidegate.core.errors import Unavailable
+from tidegate.core.events import Pairs
+from tidegate.core.identities import plain_md5
 from tidegate.core.listings import parse_part_page
 from tidegate.core.object_pages import identity_of, parse_object_page
 from tidegate.core.xml import CompletedPart
-from tidegate.ports import ObjectStream, StoredHead, StoredObject, StoredPart
+from tidegate.ports import ObjectStream, StoredHead, StoredObject, StoredPart, StoredVersion
 
 _LONGEST_PAGE = 1000
 
@@ -83,7 +85,30 @@ class DataCalls:
     # --- writing ---------------------------------------------------------------------------------
 
     def put(self, bucket: str, key: str, data: bytes, *, headers: Mapping[str, str] | None = None) -> str:
-        return self._put(Request("PUT", bucket, key, {}, {**(headers or {}), **_md5(data)}, data, _UNSIGNED))
+        request = Request("PUT", bucket, key, {}, {**(headers or {}), **_md5(data)}, data, _UNSIGNED)
+        return _stored_version(self._written(request)).etag
+
+    def put_version(
+        self, bucket: str, key: str, data: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> StoredVersion:
+        digest = md5(data, usedforsecurity=False)
+        headers = {**(headers or {}), "content-md5": base64.b64encode(digest.digest()).decode()}
+        answer = self._written(Request("PUT", bucket, key, {}, headers, data, _UNSIGNED))
+        if plain_md5(answer.headers) not in ("", digest.hexdigest()):
+            raise Unavailable(f"{bucket}/{key}: the store shows the ETag of other data than was sent")
+        return _stored_version(answer)
+
+    def put_marker(self, bucket: str, key: str) -> StoredVersion:
+        return _stored_version(self._endpoint.ask(Request("DELETE", bucket, key)))
+
+    def put_tags(self, bucket: str, key: str, version_id: str, tags: Pairs) -> None:
+        query = {"tagging": "", "versionId": version_id}
+        if not tags:
+            self._endpoint.ask(Request("DELETE", bucket, key, query))
+            return
+        body = xml.tagging_xml(tags)
+        headers = {"content-type": "application/xml", **_md5(body)}
+        self._endpoint.ask(Request("PUT", bucket, key, query, headers, body))
 
     def start_upload(self, bucket: str, key: str, *, headers: Mapping[str, str] | None = None) -> str:
         answer = self._endpoint.ask(Request("POST", bucket, key, {"uploads": ""}, headers))
@@ -94,7 +119,8 @@ class DataCalls:
 
     def put_part(self, bucket: str, key: str, upload_id: str, number: int, data: bytes) -> StoredPart:
         query = {"partNumber": str(number), "uploadId": upload_id}
-        return StoredPart(number, self._put(Request("PUT", bucket, key, query, _md5(data), data, _UNSIGNED)), len(data))
+        answer = self._written(Request("PUT", bucket, key, query, _md5(data), data, _UNSIGNED))
+        return StoredPart(number, _stored_version(answer).etag, len(data))
 
     def parts(self, bucket: str, key: str, upload_id: str) -> Sequence[StoredPart]:
         found: list[StoredPart] = []
@@ -110,18 +136,27 @@ class DataCalls:
             marker = page.next_number
 
     def complete_upload(self, bucket: str, key: str, upload_id: str, parts: Sequence[StoredPart]) -> str:
+        return self.complete_version(bucket, key, upload_id, parts).etag
+
+    def complete_version(self, bucket: str, key: str, upload_id: str, parts: Sequence[StoredPart]) -> StoredVersion:
         """A store may begin its reply before it knows the outcome, and tell an error in one of status 200."""
         body = xml.completed_parts_xml(CompletedPart(part.number, {"ETag": f'"{part.etag}"'}) for part in parts)
         headers = {"content-type": "application/xml"}
         answer = self._endpoint.ask(Request("POST", bucket, key, {"uploadId": upload_id}, headers, body))
-        return check_document(answer.body, f"{bucket}/{key}").fields.get("ETag", "").strip('"')
+        etag = check_document(answer.body, f"{bucket}/{key}").fields.get("ETag", "").strip('"')
+        return StoredVersion(answer.headers.get(_VERSION_ID, ""), etag)
 
-    def _put(self, request: Request) -> str:
+    def _written(self, request: Request) -> Answer:
         with self._endpoint.throttle.transfer():
-            return self._endpoint.ask(request).headers.get("etag", "").strip('"')
+            return self._endpoint.ask(request)
 
 
 _UNSIGNED = sigv4.UNSIGNED_PAYLOAD
+_VERSION_ID = "x-amz-version-id"
+
+
+def _stored_version(answer: Answer) -> StoredVersion:
+    return StoredVersion(answer.headers.get(_VERSION_ID, ""), answer.headers.get("etag", "").strip('"'))
 
 
 def _md5(data: bytes) -> dict[str, str]:

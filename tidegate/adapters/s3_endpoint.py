@@ -6,11 +6,12 @@ import http.client
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tidegate.adapters.http_response import Response
 from tidegate.adapters.s3_errors import TROUBLE, check, trouble_with
 from tidegate.adapters.s3_requests import Answer, Body, Request, Throttle, Unlimited
 from tidegate.core import sigv4
@@ -42,7 +43,7 @@ class _Exchange:
     """A request and the head of its answer. `is_whole`: all of the request was sent."""
 
     connection: http.client.HTTPConnection
-    response: http.client.HTTPResponse
+    response: Response
     is_whole: bool
 
 
@@ -88,7 +89,7 @@ class S3Endpoint:
             exchange.connection.close()
             raise
         self._keep(exchange)
-        return Answer(exchange.response.status, _headers(exchange.response), content)
+        return Answer(exchange.response.status, exchange.response.fields, content)
 
     @contextmanager
     def stream(self, request: Request) -> Iterator[tuple[Answer, Iterator[bytes]]]:
@@ -99,7 +100,7 @@ class S3Endpoint:
             try:
                 if response.status >= 300:
                     check(response.status, self._all_of(response), request.subject)
-                yield Answer(response.status, _headers(response), b""), self._pieces(response)
+                yield Answer(response.status, response.fields, b""), self._pieces(response)
             except BaseException:
                 exchange.connection.close()
                 raise
@@ -143,7 +144,9 @@ class S3Endpoint:
                     raise
                 # A server that refuses a body may say so before it has all of it, and close the connection.
                 is_whole = False
-            return _Exchange(connection, connection.getresponse(), is_whole)
+            response = connection.getresponse()
+            assert isinstance(response, Response), "connections are made with it"
+            return _Exchange(connection, response, is_whole)
         except BaseException:
             connection.close()
             raise
@@ -181,7 +184,7 @@ class S3Endpoint:
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _all_of(self, response: http.client.HTTPResponse) -> bytes:
+    def _all_of(self, response: Response) -> bytes:
         expected = response.length
         try:
             content = response.read(_LARGEST_ANSWER + 1)
@@ -193,7 +196,7 @@ class S3Endpoint:
             raise trouble_with(self.host, http.client.IncompleteRead(b"", expected - len(content)))
         return content
 
-    def _pieces(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+    def _pieces(self, response: Response) -> Iterator[bytes]:
         """All of a body, or `Unavailable`: `http.client` takes a broken connection for the end."""
         left = response.length
         while True:
@@ -222,9 +225,13 @@ class S3Endpoint:
             connection.close()
 
     def _new_connection(self) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(self.host, timeout=self._timeout, context=self._tls)
-        return http.client.HTTPConnection(self.host, timeout=self._timeout)
+        made = (
+            http.client.HTTPConnection(self.host, timeout=self._timeout)
+            if self._tls is None
+            else http.client.HTTPSConnection(self.host, timeout=self._timeout, context=self._tls)
+        )
+        made.response_class = Response
+        return made
 
     def _keep(self, exchange: _Exchange) -> None:
         """For the next request, if nothing of this one is left on the way."""
@@ -235,14 +242,6 @@ class S3Endpoint:
                     self._idle.append(connection)
                     return
         connection.close()
-
-
-def _headers(response: http.client.HTTPResponse) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, raw in response.headers.items():
-        value = raw.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
-        found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
-    return found
 
 
 def _is_stale(connection: http.client.HTTPConnection) -> bool:

@@ -15,7 +15,8 @@ from tidegate.cli.printing import print_list, print_object, show_bytes
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Unavailable
 from tidegate.datadir import DataDirectory
-from tidegate.movement.audits import AuditStatus, LocationAudits, OrphanAuditView
+from tidegate.jobs.job_list import JobStatus
+from tidegate.movement.audits import LocationAudits, OrphanAuditView
 from tidegate.movement.locations import Locations
 from tidegate.pools.vault import Vault
 
@@ -52,18 +53,18 @@ def orphans(invocation: Invocation, location: str, dry_run: bool, show: bool) ->
         print_object(view, as_json=True)
     else:
         _print(view)
-    if view.status is not AuditStatus.DONE:
+    if view.status is not JobStatus.DONE:
         click.get_current_context().exit(1)
 
 
-def _watch(directory: DataDirectory, ticker: Ticker, audit_id: str, status: AuditStatus) -> None:
+def _watch(directory: DataDirectory, ticker: Ticker, audit_id: str, status: JobStatus) -> None:
     if not directory.runs():
         raise Unavailable(f"the service has stopped; the audit {audit_id} is carried out when it runs again")
-    ticker.tell("the audit waits" if status is AuditStatus.WAITING else "the audit runs")
+    ticker.tell("the audit waits" if status is JobStatus.WAITING else "the audit runs")
 
 
 def _print(view: OrphanAuditView) -> None:
-    if view.status is not AuditStatus.DONE:
+    if view.status is not JobStatus.DONE:
         click.echo(f"{view.id} {view.status}: {view.problem}")
         return
     click.echo(f"audit {view.id}: {view.listed:,} pieces of data, {view.referenced:,} versions that refer to some")

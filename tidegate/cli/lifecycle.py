@@ -31,7 +31,14 @@ def _inspector(invocation: Invocation) -> Iterator[Inspector]:
         topics = open_topics(settings, directory.path)
         try:
             open_stores = partial(stores_of, invocation, invocation.registry_on(tables))
-            yield Inspector(tables, topics, settings.lifecycle, open_stores, settings.locations)
+            yield Inspector(
+                tables,
+                topics,
+                settings.lifecycle,
+                open_stores,
+                settings.locations,
+                settings.replication.hold_failed,
+            )
         finally:
             topics.close()
 

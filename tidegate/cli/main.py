@@ -18,6 +18,8 @@ from tidegate.cli.metalog import metalog
 from tidegate.cli.moves import move
 from tidegate.cli.passes import passes
 from tidegate.cli.pools import pool
+from tidegate.cli.replication import replication
+from tidegate.cli.replication_jobs import backfill, verify
 from tidegate.cli.service import status, up
 from tidegate.cli.settings import settings
 from tidegate.cli.undelete import undelete
@@ -47,10 +49,13 @@ for command in (
     audit,
     deletion,
     undelete,
+    replication,
     settings,
 ):
     main.add_command(command)
 audit.add_command(orphans)
+replication.add_command(backfill)
+replication.add_command(verify)
 
 if __name__ == "__main__":
     main()

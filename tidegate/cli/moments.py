@@ -11,6 +11,7 @@ import click
 from tidegate.administration import seconds_of
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
+_UNITS_OF_DURATIONS = {"s": 1, **_UNITS}
 
 
 class Moment(click.ParamType[float]):
@@ -40,5 +41,18 @@ class PastMoment(Moment):
         return super().convert(value, parameter, context)
 
 
+class Duration(click.ParamType[float]):
+    """`30s`, `90m`, `12h` or `30d`, in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d{1,6})([smhd])", str(value))
+        if found is None:
+            self.fail(f"{str(value)!r} is no time such as 30s, 90m, 12h or 30d")
+        return float(int(found[1]) * _UNITS_OF_DURATIONS[found[2]])
+
+
 MOMENT = Moment()
+DURATION = Duration()
 PAST_MOMENT = PastMoment()

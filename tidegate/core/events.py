@@ -38,7 +38,8 @@ class Event(VersionAttributes, frozen=True):
     delete-marker adds one. A tagging event carries all tags that the version has now; with `version_id` "" it means
     the current version. A moved event says that the data of a version lies elsewhere now, under `storage_class`; it is
     no client's write, and the version keeps its time. `attributes` are those of the bucket that changed (for example
-    versioning: Enabled). `source` says who made the change: gateway:HOST:PID/REQUEST_ID.
+    versioning: Enabled). `source` says who made the change: gateway:HOST:PID/REQUEST_ID. `is_replica`: what was put is
+    a replica, which came from another site and is not replicated on.
     """
 
     ts_ns: int
@@ -54,6 +55,7 @@ class Event(VersionAttributes, frozen=True):
     upload_id: str = ""
     attributes: Pairs = ()
     source: str = ""
+    is_replica: bool = False
 
     def to_bytes(self) -> bytes:
         values = asdict(self)

@@ -63,7 +63,6 @@ FIXED_ANSWERS = (
         restated_by="PutBucketOwnershipControls",
     ),
     FixedAnswer("GetPublicAccessBlock", "publicAccessBlock", error="NoSuchPublicAccessBlockConfiguration"),
-    FixedAnswer("GetBucketReplication", "replication", error="ReplicationConfigurationNotFoundError"),
     FixedAnswer(
         "GetBucketRequestPayment",
         "requestPayment",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -10,6 +12,7 @@ from typing import NamedTuple
 from tidegate.core.xml import DeleteEntry
 
 _ANY = "*"
+_MD5 = re.compile("[0-9a-f]{32}")
 
 
 class Identity(NamedTuple):
@@ -54,3 +57,10 @@ def _is_same_second(text: str, modified: float | None) -> bool:
 def _is_not_after(modified: float | None, text: str) -> bool:
     limit = moment(text)
     return limit is not None and modified is not None and modified <= limit
+
+
+def plain_md5(headers: Mapping[str, str]) -> str:
+    """The MD5 of an object's data, if the ETag is one: not of uploads in parts, nor of what a store encrypts with its
+    keys. Names of headers are in lower case."""
+    etag = headers.get("etag", "").strip('"').lower()
+    return etag if _MD5.fullmatch(etag) and "x-amz-server-side-encryption" not in headers else ""

@@ -33,7 +33,7 @@ _UNSUPPORTED = frozenset(
         *("abac", "accelerate", "analytics", "annotation", "encryption", "intelligent-tiering", "inventory"),
         *("logging", "metadataAnnotationTable", "metadataConfiguration", "metadataInventoryTable"),
         *("metadataJournalTable", "metadataTable", "metrics", "notification", "ownershipControls"),
-        *("publicAccessBlock", "renameObject", "replication", "restore", "select", "session", "torrent", "website"),
+        *("publicAccessBlock", "renameObject", "restore", "select", "session", "torrent", "website"),
     )
 )
 

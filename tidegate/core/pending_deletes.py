@@ -44,7 +44,9 @@ class DataType(StrEnum):
 class PendingDelete(Struct, frozen=True, kw_only=True):
     """`bucket`, `bucket_uid`, `key` and `version_id` say from which version the data is. In a location it lies under
     `data_key`; in the store it is the version itself. `upload_id` names an upload that was not completed. `etag` is
-    that of the stored data, if it is known. `not_before` (Unix time) is when a grace ends."""
+    that of the stored data, if it is known. `not_before` (Unix time) is when a grace ends. A copy at a site lies in
+    `data_bucket`, where it is the version `data_version_id` of its key.
+    """
 
     component: Component
     data_type: DataType
@@ -56,6 +58,8 @@ class PendingDelete(Struct, frozen=True, kw_only=True):
     sent_ns: int
     location: str = ""
     data_key: str = ""
+    data_bucket: str = ""
+    data_version_id: str = ""
     upload_id: str = ""
     etag: str = ""
     not_before: float = 0.0
@@ -76,6 +80,8 @@ class PendingDelete(Struct, frozen=True, kw_only=True):
         needed = ["pool", "bucket", "bucket_uid", "key"]
         if self.data_type is DataType.LOCATION:
             needed += ["location", "data_key"]
+            if self.component is Component.REPLICA:
+                needed += ["data_bucket"] + ([] if self.upload_id else ["data_version_id"])
         elif not self.upload_id:
             needed.append("version_id")
         return tuple(name for name in needed if not getattr(self, name))

@@ -29,6 +29,7 @@ CODES: dict[str, tuple[int, str]] = {
     "InvalidAccessKeyId": (403, "The access key you provided does not exist or is not valid any more."),
     "InvalidArgument": (400, "Invalid argument."),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
+    "InvalidBucketState": (409, "The request is not valid for the current state of the bucket."),
     "InvalidChunk": (400, "The framing of the aws-chunked body is malformed."),
     "InvalidChunkSizeError": (400, "The size of a chunk in the aws-chunked body is malformed."),
     "InvalidDigest": (400, "The Content-MD5 or checksum value that you specified is not valid."),

@@ -16,6 +16,8 @@ from pathlib import Path
 from tidegate.core.copy_tasks import DATA_MOVER_TOPIC
 from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.replication.messages import POPULATOR_GROUP as REPLICATION_GROUP
+from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC
 from tidegate.dead_letters import SUFFIX as DEAD_LETTERS
 from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
@@ -59,7 +61,7 @@ class Retention:
         names = set(self._topics.names())
         if self._log_topic in names:
             self._trim_log(now)
-        for name in sorted(names & {AUDIT_TOPIC, DELETION_AUDIT_TOPIC}):
+        for name in sorted(names & {AUDIT_TOPIC, DELETION_AUDIT_TOPIC, REPLICATION_AUDIT_TOPIC}):
             if self._audit_seconds:
                 self._trim_by_age(name, now - self._audit_seconds)
         if self._settings.deletion.topic in names:
@@ -97,14 +99,15 @@ class Retention:
             self._trim(self._log_topic, partition, first, end)
 
     def _read_by_all(self, bounds: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
-        """How far up to these ends everybody has read the log. Nobody reads it where lifecycle is off, and no pass
-        lands it where no bucket has rules or where passes list the buckets."""
+        """How far up to these ends everybody has read the log. The populators read it where lifecycle and replication
+        are on, and no pass lands it where no bucket has rules or where passes list the buckets."""
         lifecycle = self._settings.lifecycle
+        left = sum(following - end for (_, following), end in zip(bounds, ends, strict=True))
+        is_read = {POPULATOR_GROUP: lifecycle.enabled, REPLICATION_GROUP: self._settings.replication.enabled}
+        if any(self._topics.lag(self._log_topic, group) > left for group, is_on in is_read.items() if is_on):
+            return [first for first, _ in bounds]
         if not lifecycle.enabled:
             return list(ends)
-        left = sum(following - end for (_, following), end in zip(bounds, ends, strict=True))
-        if self._topics.lag(self._log_topic, POPULATOR_GROUP) > left:
-            return [first for first, _ in bounds]
         landed = manifest.load(self._manifest_file).next_offsets
         is_landed = lifecycle.engine == "spark" and bool(self._tables.scan(bucket_list.PREFIX, limit=1))
         if not is_landed:

@@ -67,6 +67,7 @@ def _threads(context: ServiceContext, executor: ThreadPoolExecutor, trash: Trash
             threads=settings.lifecycle.workers,
             lease_seconds=lease_seconds,
             stop=stop,
+            hold_failed=settings.replication.hold_failed,
         )
         for _ in range(_OBJECT_PROCESSORS)
     ]

@@ -1,30 +1,21 @@
-"""One audit: `python -m tidegate.movement.audit_process --data DIR --audit ID`, started by the auditor."""
+"""One audit: `python -m tidegate.movement.audit_process --data DIR --job ID`, started by its runner."""
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
-import signal
-import sys
 import time
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 
-from tidegate import logs
-from tidegate import settings as settings_module
-from tidegate.assembly import open_location, open_tables
-from tidegate.core.errors import TidegateError
-from tidegate.datadir import DataDirectory
-from tidegate.movement.audits import AuditStatus, LocationAudit, LocationAudits
+from tidegate.assembly import open_location
+from tidegate.jobs import job_process
+from tidegate.jobs.job_list import JobStatus
+from tidegate.jobs.job_process import JobContext
+from tidegate.movement.audits import LocationAudit, audits_in
 from tidegate.movement.locations import Locations
 from tidegate.pipeline.audit import orphans
 from tidegate.pipeline.audit.location_source import AuditedLocation
-from tidegate.pipeline.audit.reference_source import InstallationPlace
-from tidegate.pipeline.session.warm_session import WarmSession, spark_errors
 from tidegate.pools.vault import Vault
-from tidegate.settings import Settings
 
 _HOUR_NS = 3600 * 1_000_000_000
 
@@ -32,60 +23,30 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One audit of a location.")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--audit", required=True)
-    given = parser.parse_args()
-    directory = DataDirectory(given.data)
-    settings = settings_module.restore(directory.settings_file.read_text())
-    logs.setup(settings, directory.path, "audit")
-    warm = WarmSession(settings, directory.path)
+    job_process.run("audit", audits_in, _audited, _report)
 
-    def end(*_: object) -> None:
-        warm.kill()
-        os._exit(1)
 
-    signal.signal(signal.SIGTERM, end)
-    with closing(open_tables(settings, directory.path)) as tables:
-        audits = LocationAudits(tables, directory.path)
-        audit = replace(audits.get(given.audit), status=AuditStatus.RUNNING)
-        audits.put(audit)
-        configured = settings.locations
-        with closing(Locations(tables, Vault.open(directory.path), configured, open_location)) as locations:
-            ended = _audited(audit, audits, locations, warm, settings, directory.path)
-        audits.put(ended)
+def _audited(context: JobContext, audit: LocationAudit) -> LocationAudit:
+    settings, warm = context.settings, context.warm
+    before_ns = time.time_ns() - int(settings.audit.orphan_grace_hours * _HOUR_NS)
+    vault = Vault.open(context.directory.path)
+    with closing(Locations(context.tables, vault, settings.locations, open_location)) as locations:
+        audited = AuditedLocation(*locations.with_secret(audit.location))
+    counts = orphans.audit(warm.get(), audited, context.place, context.folder, before_ns=before_ns)
+    if not audit.dry_run and counts.orphans > counts.foreign:
+        name, topic = audited.location.name, settings.deletion.topic
+        sent = orphans.release(warm.get(), context.place, context.folder, name, topic)
+        counts = replace(counts, sent=sent)
+    return replace(audit, status=JobStatus.DONE, ended_at=time.time(), **asdict(counts))
+
+
+def _report(ended: LocationAudit) -> None:
     logger.log(
         logging.WARNING if ended.missing or ended.problem else logging.INFO,
         "audit %s of location %s %s: %d orphans, %d of them sent to deletion, %d versions without their data%s",
         *(ended.id, ended.location, ended.status, ended.orphans, ended.sent, ended.missing),
         f"; {ended.problem}" if ended.problem else "",
     )
-    warm.end()
-    sys.exit(0)
-
-
-def _audited(
-    audit: LocationAudit,
-    audits: LocationAudits,
-    locations: Locations,
-    warm: WarmSession,
-    settings: Settings,
-    data: Path,
-) -> LocationAudit:
-    before_ns = time.time_ns() - int(settings.audit.orphan_grace_hours * _HOUR_NS)
-    place = InstallationPlace(settings_module.dump(settings), str(data))
-    folder = audits.folder(audit.id)
-    try:
-        location = locations.get(audit.location)
-        audited = AuditedLocation(location, locations.secret(location))
-        with spark_errors():
-            counts = orphans.audit(warm.get(), audited, place, folder, before_ns=before_ns)
-            if not audit.dry_run and counts.orphans > counts.foreign:
-                sent = orphans.release(warm.get(), place, folder, location.name, settings.deletion.topic)
-                counts = replace(counts, sent=sent)
-    except TidegateError as error:
-        return audit.failed(str(error), now=time.time())
-    return replace(audit, status=AuditStatus.DONE, ended_at=time.time(), **asdict(counts))
 
 
 if __name__ == "__main__":

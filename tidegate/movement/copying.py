@@ -9,9 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import md5
 from threading import Event as Flag
 
 from tidegate import metrics
@@ -27,10 +25,9 @@ from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import existing
 from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.known_locations import KnownLocations
+from tidegate.movement.part_upload import OpenUpload, part_size
 from tidegate.movement.source_reader import SourceReader
 from tidegate.ports import Store, StoredHead, StoredPart, Tables
-
-_MOST_PARTS = 10_000
 
 
 class CannotCopy(Exception):
@@ -144,7 +141,7 @@ class Copier:
             etag=head.etag,
             size=head.size,
             last_modified=modified,
-            part_bytes=max(self._part_bytes, -(-head.size // _MOST_PARTS)),
+            part_bytes=part_size(self._part_bytes, head.size),
         )
         self._progress.begin(copy)
         return copy, False
@@ -181,13 +178,8 @@ class Copier:
 
     def _upload(self, copy: Copy, reader: SourceReader, target: _Target, is_resumed: bool) -> str:
         copy, known = self._open_upload(copy, reader.head, target, is_resumed)
-        parts: list[StoredPart] = []
-        for number, data in enumerate(reader.pieces(copy.part_bytes), 1):
-            earlier = known.get(number)
-            if earlier is not None and (earlier.etag, earlier.size) == (_md5(data), len(data)):
-                parts.append(earlier)
-            else:
-                parts.append(target.store.put_part(target.bucket, copy.data_key, copy.upload_id, number, data))
+        upload = OpenUpload(target.store, target.bucket, copy.data_key, copy.upload_id)
+        parts = upload.put(reader.pieces(copy.part_bytes), known)
         # Only now is it known that what was read is what the source promised.
         return target.store.complete_upload(target.bucket, copy.data_key, copy.upload_id, parts)
 
@@ -196,18 +188,13 @@ class Copier:
     ) -> tuple[Copy, dict[int, StoredPart]]:
         """The upload of an earlier attempt with its parts, or a new one."""
         upload_id = copy.upload_id or (_forgotten_upload(copy, target) if is_resumed else "")
-        known: Sequence[StoredPart] = ()
-        if upload_id:
-            try:
-                known = target.store.parts(target.bucket, copy.data_key, upload_id)
-            except NotFound:
-                upload_id = ""
-        if not upload_id:
+        known = OpenUpload(target.store, target.bucket, copy.data_key, upload_id).parts() if upload_id else None
+        if known is None:
             upload_id = target.store.start_upload(target.bucket, copy.data_key, headers=_headers(copy, head))
         if upload_id != copy.upload_id:
             copy = replace(copy, upload_id=upload_id)
             self._progress.update(copy)
-        return copy, {part.number: part for part in known}
+        return copy, known or {}
 
 
 def _forgotten_upload(copy: Copy, target: _Target) -> str:
@@ -229,10 +216,6 @@ def check_identity(task: CopyTask, head: StoredHead) -> None:
     has_etag = not task.etag or bool(task.last_modified) or task.etag.strip('"') == head.etag
     if not (has_etag and holds(judged, found)):
         raise CannotCopy(CopyResult.CHANGED, "it was replaced")
-
-
-def _md5(data: bytes) -> str:
-    return md5(data, usedforsecurity=False).hexdigest()
 
 
 def _headers(copy: Copy, source: StoredHead) -> dict[str, str]:

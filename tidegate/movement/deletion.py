@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidegate.core.deletion_records import DeletionOutcome
 from tidegate.core.errors import Conflict, NotFound, TidegateError, Unavailable
-from tidegate.core.pending_deletes import DataType, PendingDelete, is_owner
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_owner
 from tidegate.core.records import Bucket
 from tidegate.core.xml import MOST_DELETES, DeleteEntry
 from tidegate.movement.in_use import Owners
@@ -105,6 +105,8 @@ class Deleter:
             return _IN_USE
         if pending.data_type is DataType.STORE:
             return self._in_store(pending)
+        if pending.component is Component.REPLICA:
+            return self._at_site(pending)
         return self._in_location(pending)
 
     # --- in a pool's own store -------------------------------------------------------------------
@@ -142,6 +144,21 @@ class Deleter:
             detail = f"the stored data has the ETag {head.etag}, not {pending.etag}"
             return Result(DeletionOutcome.NOT_MATCHED, detail)
         return _entry(pending.data_key, head)
+
+    def _at_site(self, pending: PendingDelete) -> Result:
+        """A copy that replication put there, which is one version among others; or a delete marker, which shows nothing
+        of itself, and is known by its id alone."""
+        store, _ = self._location(pending.location)
+        if pending.upload_id:
+            return DELETED if _abort(store, pending.data_bucket, pending) else _NOT_THERE
+        head = store.head(pending.data_bucket, pending.data_key, pending.data_version_id)
+        if head is not None and not is_owner(pending, dict(head.headers)):
+            return Result(DeletionOutcome.NOT_MATCHED, "the stored data is another owner's")
+        try:
+            store.delete(pending.data_bucket, DeleteEntry(pending.data_key, pending.data_version_id))
+        except NotFound:
+            return _NOT_THERE
+        return DELETED
 
     def _location(self, name: str) -> tuple[Store, str]:
         try:

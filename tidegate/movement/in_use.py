@@ -11,6 +11,10 @@ from tidegate.core.copies import COPIES
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import Placement, entries_of_key
+from tidegate.core.replication import records as replication_records
+from tidegate.core.replication import uploads
+from tidegate.core.replication.records import ReplicationRecord
+from tidegate.core.replication.uploads import ReplicaUpload
 from tidegate.core.trash import TrashRecord
 from tidegate.ports import Tables
 
@@ -34,6 +38,7 @@ class Owners:
             Component.UPLOAD: of_placement,
             Component.UNKNOWN: of_placement,
             Component.TRASH: partial(is_kept, tables),
+            Component.REPLICA: partial(is_replicated, tables),
         }
 
     def register(self, component: Component, in_use: InUse) -> None:
@@ -70,6 +75,20 @@ def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = t
         if not tables.compare_and_set(record.entry, text, None):
             raise Conflict(f"the record of {pending.bucket}/{pending.key} in the trash is being changed")
     return _is_referred_to(tables, pending)
+
+
+def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
+    """Whether the record of a version says that this is its copy at the site, or the upload of one is under way."""
+    if pending.upload_id:
+        of_upload = uploads.entry_of(pending.location, pending.bucket_uid, pending.key, pending.version_id)
+        text = tables.get(of_upload)
+        return text is not None and ReplicaUpload.from_json(text).upload_id == pending.upload_id
+    text = tables.get(replication_records.entry_of(pending.bucket_uid, pending.key, pending.version_id))
+    state = ReplicationRecord.from_json(text).at(pending.location) if text is not None else None
+    return state is not None and (state.bucket, state.replica_version_id) == (
+        pending.data_bucket,
+        pending.data_version_id,
+    )
 
 
 def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:

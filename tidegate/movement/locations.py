@@ -10,6 +10,8 @@ from tidegate.core.copies import COPIES
 from tidegate.core.errors import AlreadyExists, Conflict, NotFound
 from tidegate.core.locations import Location, check_location, complete_prefix
 from tidegate.core.placements import PLACEMENTS, Placement
+from tidegate.core.records import Bucket
+from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.trash import TRASH, TrashRecord
 from tidegate.movement.location_check import CheckResult, check_store
 from tidegate.movement.transfer_limits import TransferLimits
@@ -149,12 +151,24 @@ class Locations:
                     f"location {name} has data of {found.bucket}/{found.key} and perhaps of others: "
                     f"move it back first (tidegate move s3://{found.bucket}/ --back)"
                 )
+        for entry, text in every(self._tables, REPLICATION):
+            names_it = any(name in rule.sites for rule in ReplicationRules.from_json(text).rules)
+            if names_it and (bucket := self._bucket_of(entry.removeprefix(REPLICATION))):
+                raise Conflict(
+                    f"the replication rules of bucket {bucket} name location {name}: "
+                    "take it out of them first (aws s3api put-bucket-replication or delete-bucket-replication)"
+                )
         for _, text in every(self._tables, TRASH):
             if needle in text and (kept := TrashRecord.from_json(text).placement).location == name:
                 raise Conflict(
                     f"location {name} keeps {kept.bucket}/{kept.key} and perhaps others that were deleted: "
                     "wait until their grace is over, or bring them back and move them"
                 )
+
+    def _bucket_of(self, uid: str) -> str:
+        """Its name; empty if it is gone, and whoever deleted it died before its rules were removed."""
+        buckets = (Bucket.from_json(text) for _, text in every(self._tables, Bucket.PREFIX))
+        return next((bucket.name for bucket in buckets if bucket.uid == uid), "")
 
     # --- stores ----------------------------------------------------------------------------------
 

@@ -1,12 +1,11 @@
 """The threads that move data: a data mover for each location, one that moves data back, and those of operators' moves.
 
-Locations come and go while the process runs. Every few seconds the movers are brought in line with them.
+Locations come and go while the process runs, and the movers with them.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from threading import Event as Flag
 
@@ -17,6 +16,7 @@ from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.copying import Copier
 from tidegate.movement.data_mover import DataMover, Errand
 from tidegate.movement.known_locations import KnownLocations
+from tidegate.movement.location_threads import LocationThreads, Wanted
 from tidegate.movement.move_lister import MoveLister
 from tidegate.movement.move_results import MoveResults
 from tidegate.movement.mover_topics import BACK_GROUP, create_topics, mover_group
@@ -26,9 +26,7 @@ from tidegate.ports import Message
 from tidegate.workers.retry_policy import RetryPolicy
 from tidegate.workers.worker_thread import WorkerThread
 
-_LOOK_SECONDS = 3.0
 _SWEEP_SECONDS = 3600.0
-_END_SECONDS = 30.0
 _BACK = "back"
 _BACK_THREADS = 8
 # A small object takes longer to be recorded than to be copied: while some wait for the tables, others move data.
@@ -43,6 +41,7 @@ def mover_threads(context: ServiceContext, locations: KnownLocations) -> list[Wo
     retries = RetryPolicy(delays=delays, tries=len(delays) + 1, jitter=0.1)
     progress = CopyProgress(context.tables, context.topics, deletion_topic=settings.deletion.topic)
     movers = Movers(context, locations, progress, retries)
+    threads = LocationThreads(movers.wanted, movers.thread, stop=stop, round_done=movers.sweep)
     lister = MoveLister(context.tables, context.topics, context.stores, stop=stop)
     results = MoveResults(
         context.tables,
@@ -53,27 +52,14 @@ def mover_threads(context: ServiceContext, locations: KnownLocations) -> list[Wo
         stop=stop,
     )
     return [
-        WorkerThread("data movers", movers.run_forever, movers.close, stop),
+        WorkerThread("data movers", threads.run_forever, threads.close, stop),
         WorkerThread("placer", results.run_forever, results.close, stop),
         WorkerThread("lister of moves", lister.run_forever, lister.close, stop),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A mover as it was started for a location (None: the one that moves back)."""
-
-    location: Location | None
-    thread: WorkerThread
-    stop: Flag
-
-    def end(self) -> None:
-        self.stop.set()
-        self.thread.join(_END_SECONDS)
-
-
 class Movers:
-    """Keeps a data mover running for each location. For one thread."""
+    """Makes a data mover for each location, and one that moves back. For one thread."""
 
     def __init__(
         self, context: ServiceContext, locations: KnownLocations, progress: CopyProgress, retries: RetryPolicy
@@ -82,39 +68,17 @@ class Movers:
         self._locations = locations
         self._progress = progress
         self._retries = retries
-        self._running: dict[str, _Running] = {}
         self._swept_at = float("-inf")
 
-    def run_forever(self) -> None:
-        while not self._context.stop.is_set():
-            self.run_once()
-            self._context.stop.wait(_LOOK_SECONDS)
+    def wanted(self) -> Wanted:
+        return {**{location.name: location for location in self._locations.all()}, "": None}
 
-    def run_once(self) -> None:
-        """Starts the movers of locations that were added or changed, and ends those of locations that are gone."""
-        wanted: dict[str, Location | None] = {location.name: location for location in self._locations.all()}
-        wanted[""] = None
-        for name, running in list(self._running.items()):
-            if running.thread.failed:
-                raise RuntimeError(f"the {running.thread.name} failed")
-            if name not in wanted or running.location != wanted[name]:
-                self._running.pop(name).end()
-        for name, location in wanted.items():
-            if name not in self._running:
-                self._running[name] = self._started(location)
+    def sweep(self) -> None:
         if time.monotonic() > self._swept_at + _SWEEP_SECONDS:
             self._progress.release_abandoned(now=time.time())
             self._swept_at = time.monotonic()
 
-    def close(self) -> None:
-        for running in self._running.values():
-            running.stop.set()
-        for running in self._running.values():
-            running.end()
-        self._running.clear()
-
-    def _started(self, location: Location | None) -> _Running:
-        stop = Flag()
+    def thread(self, location: Location | None, stop: Flag) -> WorkerThread:
         errand = self._back(stop) if location is None else self._to(location, stop)
         mover = DataMover(
             self._context.tables,
@@ -126,9 +90,7 @@ class Movers:
             lease_seconds=self._context.settings.topics.lease_seconds,
             stop=stop,
         )
-        thread = WorkerThread(f"data mover {errand.name}", mover.run_forever, mover.close, stop)
-        thread.start()
-        return _Running(location, thread, stop)
+        return WorkerThread(f"data mover {errand.name}", mover.run_forever, mover.close, stop)
 
     def _to(self, location: Location, stop: Flag) -> Errand:
         copier = Copier(

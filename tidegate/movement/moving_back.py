@@ -8,12 +8,13 @@ from threading import Event as Flag
 
 from tidegate.core.copy_tasks import CopyResult, CopyStatus, CopyTask
 from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
+from tidegate.core.identities import plain_md5
 from tidegate.core.placements import Placement, entry_of
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import existing
 from tidegate.movement.copying import CannotCopy, check_identity
 from tidegate.movement.known_locations import KnownLocations
-from tidegate.movement.source_reader import Stopped, plain_md5
+from tidegate.movement.source_reader import Stopped
 from tidegate.ports import ObjectStream, Tables
 
 
@@ -57,7 +58,7 @@ class BackMover:
         location = self._locations.get(placement.location)
         data_key, size, etag = placement.data_key, placement.size, placement.data_etag
         with self._locations.store(location.name).open(location.bucket, data_key, if_match=etag) as stream:
-            chunks = self._verified(stream, size, plain_md5(head))
+            chunks = self._verified(stream, size, plain_md5(head.headers))
             store.move_back(task.bucket, task.key, task.version_id, data_key, size, chunks)
         return CopyStatus(
             task=task, result=CopyResult.COPIED, etag=head.etag, size=placement.size, last_modified=task.last_modified

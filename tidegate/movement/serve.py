@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 
 from tidegate.assembly import open_location
+from tidegate.jobs.job_runner import JobRunner
 from tidegate.lifecycle import process
 from tidegate.lifecycle.process import ServiceContext
-from tidegate.movement.auditor import Auditor
+from tidegate.movement.audits import audits_in
 from tidegate.movement.deletion import Deleter
 from tidegate.movement.deletion_worker import DeletionWorker
 from tidegate.movement.in_use import Owners
@@ -20,6 +21,8 @@ from tidegate.movement.mover_threads import mover_threads
 from tidegate.movement.pending_deletes import BelievedData
 from tidegate.movement.topics import create_deletion_topics
 from tidegate.pools.vault import Vault
+from tidegate.replication.jobs import jobs_in
+from tidegate.replication.replication_threads import replication_threads
 from tidegate.workers.process import run_threads
 from tidegate.workers.worker_thread import WorkerThread
 
@@ -31,11 +34,11 @@ def main() -> None:
 def _serve(context: ServiceContext) -> int:
     create_deletion_topics(context.topics, context.settings.deletion)
     locations = Locations(context.tables, Vault.open(context.data), context.settings.locations, open_location)
-    auditor = Auditor(context.tables, context.data, context.stop)
     threads = [
         *_deletion_threads(context, locations),
         *mover_threads(context, locations),
-        WorkerThread("auditor", auditor.run_forever, lambda: None, context.stop),
+        *replication_threads(context, locations),
+        *_job_threads(context),
     ]
     code = run_threads(threads, context.stop)
     locations.close()
@@ -66,6 +69,17 @@ def _deletion_threads(context: ServiceContext, locations: Locations) -> list[Wor
     return [
         WorkerThread(f"deletion {number}", worker.run_forever, worker.close, context.stop)
         for number, worker in enumerate(workers)
+    ]
+
+
+def _job_threads(context: ServiceContext) -> list[WorkerThread]:
+    """What is asked for rarely, and carried out by Spark in processes of their own."""
+    tables, data, stop = context.tables, context.data, context.stop
+    audits = JobRunner(tables, audits_in(tables, data), "tidegate.movement.audit_process", data, stop)
+    replication = JobRunner(tables, jobs_in(tables, data), "tidegate.replication.job_process", data, stop)
+    return [
+        WorkerThread("auditor", audits.run_forever, lambda: None, stop),
+        WorkerThread("replication jobs", replication.run_forever, lambda: None, stop),
     ]
 
 

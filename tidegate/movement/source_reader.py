@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from tidegate.core.errors import Unavailable
+from tidegate.core.identities import plain_md5
 from tidegate.ports import Store, StoredHead
 
-_MD5_DIGITS = 32
 # So often in a row nothing may come.
 _MOST_BREAKS = 3
 
@@ -93,13 +93,6 @@ class SourceReader:
     def _check(self) -> None:
         if self._rest or next(self._chunks, b""):
             raise Unavailable(f"{'/'.join(self._where[:2])}: the source is longer than it said")
-        expected = plain_md5(self.head)
+        expected = plain_md5(self.head.headers)
         if expected and self._digest.hexdigest() != expected:
             raise Unavailable(f"{'/'.join(self._where[:2])}: what was read does not have the ETag of the source")
-
-
-def plain_md5(head: StoredHead) -> str:
-    """The MD5 of the data, if the ETag is one: not of uploads in parts, nor of what a store encrypts with its keys."""
-    etag = head.etag.lower()
-    is_md5 = len(etag) == _MD5_DIGITS and all(digit in "0123456789abcdef" for digit in etag)
-    return etag if is_md5 and "x-amz-server-side-encryption" not in head.headers else ""

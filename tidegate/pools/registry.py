@@ -20,6 +20,7 @@ from tidegate.core.cors import CORS
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
 from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
+from tidegate.core.replication.rules import REPLICATION
 from tidegate.pools import catalogue, starter_client, stopping
 from tidegate.pools.backends.known import check_backend
 from tidegate.pools.catalogue import ENDPOINT, GENERATION, LAST_ACCESS
@@ -304,7 +305,7 @@ class Registry:
             if bucket.uid != wanted:
                 return
             if self.tables.compare_and_set(Bucket.PREFIX + name, stored, None):
-                for prefix in (LIFECYCLE, CORS):
+                for prefix in (LIFECYCLE, CORS, REPLICATION):
                     self.tables.delete(prefix + wanted)
                 self._changes.bump()
                 return

@@ -13,6 +13,8 @@ from tidegate.core.records import GatewayEntry
 from tidegate.web import (
     api,
     audits,
+    crr,
+    crr_failed,
     deletion,
     errors,
     lifecycle,
@@ -21,6 +23,9 @@ from tidegate.web import (
     movement_page,
     moves,
     pages,
+    replication,
+    replication_jobs,
+    replication_page,
     trash,
 )
 from tidegate.web.access import GivenToken, require_token
@@ -28,6 +33,9 @@ from tidegate.web.host_check import HostCheck
 from tidegate.web.service import OfRequest, Service
 
 BODY_LIMIT_BYTES = 64 * 1024
+# Of lists of versions to retry: enough for a page of the list of failures, whatever their keys hold.
+_LIST_LIMIT_BYTES = 8 * 1024 * 1024
+_LISTS = ("/_/crr/failed",)
 
 _TAGS = [
     {"name": "service", "description": "The service as a whole."},
@@ -40,6 +48,7 @@ _TAGS = [
     {"name": "deletion", "description": "Deletion of data that no record refers to any more, and purges."},
     {"name": "locations", "description": "S3 endpoints to which the data of objects moves."},
     {"name": "moves", "description": "Moves of objects to a location, and back."},
+    {"name": "replication", "description": "Replication to sites: what failed, metrics, pauses."},
 ]
 
 
@@ -54,12 +63,13 @@ class _Limits:
             await self._app(scope, receive, send)
             return
         received = 0
+        most = _LIST_LIMIT_BYTES if scope["path"] in _LISTS else BODY_LIMIT_BYTES
 
         async def limited() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > BODY_LIMIT_BYTES:
+            if received > most:
                 raise _TooLarge
             return message
 
@@ -72,7 +82,7 @@ class _Limits:
         try:
             await self._app(scope, limited, counted)
         except _TooLarge:
-            text = f"the body is larger than {BODY_LIMIT_BYTES} bytes"
+            text = f"the body is larger than {most} bytes"
             await errors.error_response(413, "TooLarge", text, {"Connection": "close"})(scope, receive, counted)
 
 
@@ -99,9 +109,14 @@ def create_app(service: Service, names: Collection[str]) -> FastAPI:
     app.include_router(moves.router)
     app.include_router(audits.router)
     app.include_router(trash.router)
+    app.include_router(crr_failed.router)
+    app.include_router(crr.router)
+    app.include_router(replication.router)
+    app.include_router(replication_jobs.router)
     app.include_router(pages.router)
     app.include_router(lifecycle_page.router)
     app.include_router(movement_page.router)
+    app.include_router(replication_page.router)
 
     @app.get("/healthz", tags=["service"], summary="Whether the API and its tables answer; needs no token")
     def healthz(service: OfRequest) -> JSONResponse:

@@ -55,7 +55,12 @@ class RulesToSimulate(BaseModel):
 def inspector_of(service: OfRequest) -> Inspector:
     settings = service.settings
     return Inspector(
-        service.tables, service.topics, settings.lifecycle, partial(stores_of, service), settings.locations
+        service.tables,
+        service.topics,
+        settings.lifecycle,
+        partial(stores_of, service),
+        settings.locations,
+        settings.replication.hold_failed,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -21,6 +22,7 @@ from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables, Topics
+from tidegate.replication.gauges import ReplicationGauges
 from tidegate.settings import Settings
 
 
@@ -43,6 +45,7 @@ class Service:
     registry: Registry
     locations: Locations
     admin_token: str
+    replication: ReplicationGauges
 
     @classmethod
     def open(cls, directory: DataDirectory, settings: Settings) -> Service:
@@ -57,6 +60,7 @@ class Service:
             registry=Registry(tables, vault, directory.path, settings),
             locations=Locations(tables, vault, settings.locations, open_location, changed=changes.bump),
             admin_token=directory.admin_token(settings),
+            replication=ReplicationGauges(tables),
         )
 
     def metalog(self) -> MetalogReader:
@@ -85,6 +89,7 @@ class Service:
             metrics.TOPIC_RECORDS.labels(topic).set(held)
         metrics.LIFECYCLE_STOPPED.set(read_stops(self.tables).everything)
         metrics.LIFECYCLE_CLOCK_PROBLEMS.set(len(clock_problems(self.tables)))
+        self.replication.measure(now=time.time())
         return metrics.render()
 
     def close(self) -> None:

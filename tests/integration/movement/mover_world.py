@@ -30,6 +30,7 @@ from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.process import ServiceContext
 from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.copying import Copier
+from tidegate.movement.location_threads import LocationThreads
 from tidegate.movement.mover_threads import Movers
 from tidegate.movement.mover_topics import MOVEMENT_RESULTS_TOPIC, create_topics
 from tidegate.pools.catalogue import every
@@ -152,9 +153,10 @@ class MoverWorld:
             stop=stop or Flag(),
         )
 
-    def movers(self, *, delays: tuple[float, ...] = ()) -> Movers:
+    def movers(self, *, delays: tuple[float, ...] = ()) -> LocationThreads:
         retries = RetryPolicy(delays=delays, tries=len(delays) + 1)
-        return Movers(self.context, self.locations, self.progress, retries)
+        movers = Movers(self.context, self.locations, self.progress, retries)
+        return LocationThreads(movers.wanted, movers.thread, stop=self.stop)
 
     def put(self, key: str, data: bytes, **options: Any) -> CopyTask:
         """An object, and the task to copy it to the location `cold`."""

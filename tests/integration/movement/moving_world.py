@@ -20,6 +20,8 @@ from tidegate.core import sigv4
 from tidegate.core.locations import Location
 from tidegate.core.pending_deletes import PendingDelete
 from tidegate.core.placements import PLACEMENTS, Placement
+from tidegate.core.records import Bucket
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.settings import restore
@@ -86,6 +88,27 @@ class MovingWorld:
 
     def set_versioning(self, name: str, versioning: str) -> None:
         self.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": versioning})
+
+    def replicate(self, bucket: str, prefix: str) -> None:
+        """Gives the bucket a rule for the keys that begin so."""
+        rule = {
+            "ID": "r",
+            "Priority": 1,
+            "Filter": {"Prefix": prefix},
+            "Status": "Enabled",
+            "DeleteMarkerReplication": {"Status": "Disabled"},
+            "Destination": {"Bucket": "arn:aws:s3:::copies", "StorageClass": self.location},
+        }
+        configuration = {"Role": "r", "Rules": [rule]}
+        self.s3.put_bucket_replication(Bucket=bucket, ReplicationConfiguration=configuration)
+
+    def record(self, bucket: str, key: str, version_id: str, status: Status) -> None:
+        """Notes down what became of a version's replication."""
+        with closing(open_tables(self.settings, self.service.data)) as tables:
+            uid = Bucket.from_json(tables.get(Bucket.PREFIX + bucket) or "").uid
+            sites = (SiteState(self.location, "copies", status, 1.0),)
+            made = ReplicationRecord(self.key.pool, bucket, uid, key, version_id, 1, 1.0, sites=sites)
+            tables.put(made.entry, made.to_json())
 
     # --- what workers do -------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ def test_a_copy_without_the_source_s_checksum_is_never_completed(
     """The source sends other bytes than its ETag says."""
     location = world.location("cold")
     small, large = world.put("small", b"tide"), world.put("large", os.urandom(PART_BYTES + 1))
-    monkeypatch.setattr("tidegate.movement.source_reader.plain_md5", lambda head: hashlib.md5(b"other").hexdigest())
+    monkeypatch.setattr("tidegate.movement.source_reader.plain_md5", lambda headers: hashlib.md5(b"other").hexdigest())
     monkeypatch.setattr(S3Store, "put", refuse)
     monkeypatch.setattr(S3Store, "complete_upload", refuse)
     for task in (small, large):

@@ -31,11 +31,13 @@ class Audited:
     store: SecondStore
     name: str
 
-    def data(self, key: str = "k", *, owned: bool = True, data_key: str = "") -> str:
+    def data(
+        self, key: str = "k", *, owned: bool = True, data_key: str = "", component: Component = Component.PLACEMENT
+    ) -> str:
         """Puts a piece of data there, which says that it is of the key."""
         data_key = data_key or f"{self.name}/pool/{_UID}/{secrets.token_hex(16)}"
         of_key = {"pool": "pool", "bucket": "b", "bucket_uid": _UID, "key": key, "version_id": "null"}
-        metadata = owner_metadata(Component.PLACEMENT, **of_key) if owned else {}
+        metadata = owner_metadata(component, **of_key) if owned else {}
         self.store.client().put_object(
             Bucket=self.store.bucket,
             Key=data_key,
@@ -125,6 +127,19 @@ def test_planted_orphans_are_found_and_removed_and_data_in_use_stays(audited: Au
     again = audited.audit()
     assert (again["orphans"], again["foreign"], again["sent"], again["missing"]) == (1, 1, 0, 0)
     assert list((audited.service.data / "audits" / again["id"] / "orphans").glob("*.parquet"))
+
+
+def test_replicas_are_no_orphans_wherever_they_lie(audited: Audited) -> None:
+    audited.made_now()
+    replicas = {audited.data(f"replica {number}", component=Component.REPLICA) for number in range(3)}
+    replicas.add(audited.data("by its own key", component=Component.REPLICA, data_key=f"{audited.name}/by its own key"))
+    orphan = audited.data("left over")
+    view = audited.audit()
+    assert (view["listed"], view["orphans"], view["foreign"], view["sent"]) == (5, 1, 0, 1)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while {orphan} & audited.keys() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert audited.keys() == replicas
 
 
 def test_data_removed_by_hand_is_reported_with_the_objects_concerned(audited: Audited) -> None:

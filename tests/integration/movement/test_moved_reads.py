@@ -11,6 +11,8 @@ from moving_world import MovingWorld
 from running_service import RunningService
 from second_store import SecondStore
 
+from tidegate.core.replication.records import Status
+
 
 @pytest.fixture(scope="module")
 def world(service: RunningService, second_store: SecondStore) -> MovingWorld:
@@ -59,6 +61,26 @@ def test_a_moved_object_is_read_as_before(world: MovingWorld, bucket: str) -> No
     assert now[0]["StorageClass"] == "COLD"
     shown = s3.list_object_versions(Bucket=bucket)["Versions"]
     assert [{**entry, "StorageClass": ""} for entry in shown] == [{**entry, "StorageClass": ""} for entry in versions]
+
+
+def test_a_moved_object_tells_how_its_replication_stands(world: MovingWorld, fresh_name: Callable[[str], str]) -> None:
+    s3, bucket = world.s3, world.bucket(fresh_name("moved"), versioning="Enabled")
+    versions = [s3.put_object(Bucket=bucket, Key="k", Body=body)["VersionId"] for body in (b"old", b"new")]
+    s3.put_object(Bucket=bucket, Key="replica", Body=b"data", Metadata={"tidegate-component": "replica"})
+    for key, version_id in (("k", versions[0]), ("k", ""), ("replica", "")):
+        assert world.move(bucket, key, version_id) == "placed"
+
+    def told(key: str, version_id: str = "") -> str:
+        which = {"Bucket": bucket, "Key": key, **({"VersionId": version_id} if version_id else {})}
+        return str(s3.head_object(**which)["ResponseMetadata"]["HTTPHeaders"].get("x-amz-replication-status", ""))
+
+    assert [told("k"), told("k", versions[0]), told("replica")] == ["", "", "REPLICA"]
+    # No rule matches the keys, so that no worker touches the records.
+    world.replicate(bucket, "elsewhere/")
+    world.record(bucket, "k", versions[0], Status.FAILED)
+    world.record(bucket, "k", versions[1], Status.COMPLETED)
+    assert [told("k"), told("k", versions[0]), told("replica")] == ["COMPLETED", "FAILED", "REPLICA"]
+    s3.delete_bucket_replication(Bucket=bucket)
 
 
 def test_conditions_are_those_of_the_moved_object(world: MovingWorld, bucket: str) -> None:

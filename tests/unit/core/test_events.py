@@ -18,6 +18,7 @@ events = st.builds(
     size=st.none() | st.integers(0, 2**50),
     tags=pairs,
     attributes=pairs,
+    is_replica=st.booleans(),
     **dict.fromkeys(
         ["pool", "bucket", "bucket_uid", "owner", "key", "version_id", "etag", "storage_class", "upload_id", "source"],
         text,

@@ -45,6 +45,8 @@ GetBucketOwnershipControls   yes      no        no     no       no
 PutBucketOwnershipControls   no       yes       no     no       no
 GetPublicAccessBlock         yes      no        no     no       no
 GetBucketReplication         yes      no        no     no       no
+PutBucketReplication         no       no        no     no       no
+DeleteBucketReplication      no       no        no     no       no
 GetBucketRequestPayment      yes      no        no     no       no
 PutBucketRequestPayment      no       yes       no     no       no
 GetBucketWebsite             yes      no        no     no       no

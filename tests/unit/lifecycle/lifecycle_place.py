@@ -147,7 +147,7 @@ class LifecyclePlace:
             processor.run_once()
         processor.close()
 
-    def object_processor(self, per_second: float = 0) -> ObjectProcessor:
+    def object_processor(self, per_second: float = 0, *, hold_failed: bool = False) -> ObjectProcessor:
         executor = ThreadPoolExecutor(2)
         made = ObjectProcessor(
             self.tables,
@@ -160,6 +160,7 @@ class LifecyclePlace:
             threads=2,
             lease_seconds=10.0,
             stop=self.stop,
+            hold_failed=hold_failed,
         )
         self._closing += [executor.shutdown, made.close]
         return made

@@ -13,14 +13,14 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedUpload, ListedVersion, UploadPage, VersionPage
 from tidegate.core.xml import Deleted, DeleteEntry, DeleteFailure, DeleteResult
 from tidegate.core.xml_writer import iso_time
-from tidegate.ports import Look
+from tidegate.ports import Look, StoredHead
 
 
 @dataclass
 class MemoryStore:
     """`versions` holds each key's versions, the newest first. `trouble` is raised by the next changes, one each,
     before or after they are made; `refused` are the keys of which deletes fail, with what code. `placed` are the
-    requests to record where data lies, answered with `place_outcome`."""
+    requests to record where data lies, answered with `place_outcome`. `metadata` are those of keys."""
 
     state: Versioning = Versioning.OFF
     versions: dict[str, list[ListedVersion]] = field(default_factory=dict)
@@ -33,6 +33,7 @@ class MemoryStore:
     placed: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
     place_outcome: str = "placed"
     before_delete: Callable[[], None] = lambda: None
+    metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     _number: int = 0
 
     def put(
@@ -127,6 +128,13 @@ class MemoryStore:
         if found is None or found.is_marker:
             return None
         return Look(found.etag, found.modified, found.size, legal_hold=(key, found.version_id) in self.locked)
+
+    def head(self, bucket: str, key: str, version_id: str = "") -> StoredHead | None:
+        self.requests.append("head")
+        found = self._find(key, version_id) if key in self.versions else None
+        if found is None or found.is_marker:
+            return None
+        return StoredHead({"etag": f'"{found.etag}"', **self.metadata.get(key, {})})
 
     def delete(self, bucket: str, entry: DeleteEntry, *, only_marker: bool = False) -> None:
         with_trouble = self._begin("delete")

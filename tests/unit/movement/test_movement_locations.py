@@ -12,8 +12,11 @@ from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.assembly import open_location
 from tidegate.core.copies import COPIES
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from tidegate.core.lifecycle.rules import Filter
 from tidegate.core.locations import Location
 from tidegate.core.placements import Placement
+from tidegate.core.records import Bucket
+from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.movement.location_views import view_location
 from tidegate.movement.locations import Locations
 from tidegate.pools.vault import Vault
@@ -156,6 +159,25 @@ def test_a_location_is_removed_when_no_data_is_left(make: Make, tables: Tables) 
     tables.delete(f"{COPIES}cold/data")
     locations.remove("cold")
     assert [location.name for location in make().all()] == ["cold-2"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_location_stays_while_replication_rules_name_it(make: Make, tables: Tables, enabled: bool) -> None:
+    locations = make()
+    for name in ("near", "far", "idle"):
+        locations.create(name, **OPTIONS | {"bucket": name})
+    bucket = Bucket("photos", "p", "uid", "none", 1.0)
+    tables.put(Bucket.PREFIX + bucket.name, bucket.to_json())
+    rule = ReplicationRule("r", 1, enabled, Filter(), "copies", ("near", "far"))
+    tables.put(REPLICATION + bucket.uid, ReplicationRules((rule,)).to_json())
+    for name in ("near", "far"):
+        with pytest.raises(Conflict, match=f"the replication rules of bucket photos name location {name}"):
+            locations.remove(name)
+    locations.remove("idle")
+    tables.put(REPLICATION + "gone", ReplicationRules((rule,)).to_json())
+    tables.delete(REPLICATION + bucket.uid)
+    locations.remove("near")
+    assert [location.name for location in locations.all()] == ["far"]
 
 
 def test_a_location_stays_if_a_copy_begins_while_it_is_removed(make: Make, tables: Tables) -> None:

@@ -48,7 +48,7 @@ def check_rules(rules: Sequence[Rule], *, storage_classes: Sequence[str], strict
         if rule.id and rule.id in ids:
             raise _argument("Rule ID must be unique. Found same ID for more than one rule.")
         ids.add(rule.id)
-        _check_filter(rule.filter)
+        check_filter(rule.filter)
         for action in rule.actions:
             _check_action(action, rule.filter, strict=strict)
         _check_transitions(rule, _TRANSITIONS, _EXPIRATIONS, storage_classes)
@@ -58,7 +58,8 @@ def check_rules(rules: Sequence[Rule], *, storage_classes: Sequence[str], strict
         raise _request("Base level prefix cannot be used in Lifecycle V2, prefixes are only supported in the Filter.")
 
 
-def _check_filter(rule_filter: Filter) -> None:
+def check_filter(rule_filter: Filter) -> None:
+    """Its limits: of a prefix, of tags, of sizes."""
     if len((rule_filter.prefix or "").encode("utf-8", "surrogatepass")) > LONGEST_KEY:
         raise _request(f"The maximum size of a prefix is {LONGEST_KEY}.")
     names = [name for name, _ in rule_filter.tags]

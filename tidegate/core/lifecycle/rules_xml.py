@@ -72,7 +72,7 @@ def _rule(node: Node, storage_classes: tuple[str, ...], *, strict: bool) -> Rule
     if "Prefix" in parts:
         rule_filter = Filter(prefix=parts["Prefix"][0].text(), form=FilterForm.RULE_PREFIX)
     else:
-        rule_filter = _filter(parts["Filter"][0], strict=strict)
+        rule_filter = read_filter(parts["Filter"][0], strict=strict)
     actions = tuple(_actions(parts, storage_classes))
     if not actions and "Expiration" not in parts:
         raise S3Error("InvalidRequest", "At least one action needs to be specified in a rule.")
@@ -80,7 +80,8 @@ def _rule(node: Node, storage_classes: tuple[str, ...], *, strict: bool) -> Rule
     return Rule(rule_id, status == "Enabled", rule_filter, actions, id_generated=not rule_id)
 
 
-def _filter(node: Node, *, strict: bool) -> Filter:
+def read_filter(node: Node, *, strict: bool) -> Filter:
+    """`strict`: as `parse_lifecycle` has it."""
     parts = node.children(single=(*_SINGLE_PREDICATES, "And"), repeated=("Tag",))
     form = FilterForm.FILTER
     if "And" in parts:

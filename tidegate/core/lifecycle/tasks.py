@@ -29,13 +29,19 @@ class Outcome(StrEnum):
     DONE = "DONE"
     NOOP_RESOLVED = "NOOP_RESOLVED"
     SKIPPED_OBJECT_LOCK = "SKIPPED_OBJECT_LOCK"
+    SKIPPED_REPLICATION = "SKIPPED_REPLICATION"
     RETRY_LATER = "RETRY_LATER"
     BLOCKED = "BLOCKED"
     STOPPED = "STOPPED"
 
     @property
     def is_settled(self) -> bool:
-        return self in (Outcome.DONE, Outcome.NOOP_RESOLVED, Outcome.SKIPPED_OBJECT_LOCK)
+        return self in (Outcome.DONE, Outcome.NOOP_RESOLVED) or self.is_held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was left alone for a time: it is looked for again a day later."""
+        return self in (Outcome.SKIPPED_OBJECT_LOCK, Outcome.SKIPPED_REPLICATION)
 
 
 class Stale(StrEnum):

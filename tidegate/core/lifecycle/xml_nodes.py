@@ -1,4 +1,4 @@
-"""Reading the document of a lifecycle configuration element by element, in the manner of a schema.
+"""Reading the document of a configuration of rules element by element, in the manner of a schema.
 
 What breaks the schema is `MalformedXML`; what is well-formed and makes no sense is for `rule_checks` to say.
 """
@@ -72,4 +72,9 @@ class Node:
 
 
 def read_document(body: bytes, root_name: str) -> Node:
-    return Node(request_document(body, root_name, largest=LARGEST_DOCUMENT, most_tags=_MOST_TAGS))
+    return Node(read_element(body, root_name))
+
+
+def read_element(body: bytes, root_name: str) -> Element:
+    """The same as it was parsed, for who writes it again."""
+    return request_document(body, root_name, largest=LARGEST_DOCUMENT, most_tags=_MOST_TAGS)

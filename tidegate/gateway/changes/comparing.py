@@ -12,6 +12,8 @@ from tidegate.core.known_events import KnownEvents
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.listings import ListedVersion
 from tidegate.core.records import Bucket
+from tidegate.core.replication.replicas import is_replica
+from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.gateway.changes.bucket_states import note_versioning
 from tidegate.gateway.changes.change import Change
 from tidegate.gateway.changes.intents import Intent
@@ -74,6 +76,10 @@ class Comparison:
         attributes = [("lifecycle", RuleSet.from_json(rules).digest() if rules is not None else "")]
         if cors is not None or self._known.attributes.get("cors"):
             attributes.append(("cors", CorsRules.from_json(cors).digest() if cors is not None else ""))
+        replication = await self._stored(REPLICATION)
+        if replication is not None or self._known.attributes.get("replication"):
+            digest = ReplicationRules.from_json(replication).digest() if replication is not None else ""
+            attributes.append(("replication", digest))
         if versioning:
             tables, uid = self._gateway.tables, self._bucket.uid
             await self._gateway.loop.run_in_executor(None, note_versioning, tables, uid, versioning)
@@ -134,6 +140,7 @@ class Comparison:
             etag=headers.get(b"etag", b"").decode("latin-1").strip('"'),
             tags=tags,
             storage_class=headers.get(b"x-amz-storage-class", b"").decode("latin-1") or "STANDARD",
+            is_replica=is_replica(headers),
         )
 
     async def _shown(self, entry: ListedVersion) -> Shown:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.core import xml
 from tidegate.core.events import Event, EventKind, Pairs
+from tidegate.core.replication.replicas import is_replica
 from tidegate.core.s3errors import CODES, S3Error
 from tidegate.gateway.changes.bucket_states import note_versioning
 from tidegate.gateway.http.http1 import ResponseHead
@@ -38,6 +39,7 @@ def put(exchange: Exchange, admission: Admission, reply: ResponseHead, body: byt
             size=exchange.intake.payload_bytes if exchange.intake is not None else 0,
             tags=admission.tags,
             storage_class=_storage_class(admission.headers),
+            is_replica=is_replica(admission.headers),
         )
     ]
 
@@ -153,6 +155,8 @@ async def _look_up(exchange: Exchange, admission: Admission, version_id: str, et
             tags=tags,
             storage_class=_storage_class(headers),
             upload_id=admission.upload_id,
+            # A copy of a replica has its metadata, and is a version of its own.
+            is_replica=is_replica(admission.headers if admission.operation.is_copy else headers),
         )
     ]
 

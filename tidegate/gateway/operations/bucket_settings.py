@@ -50,7 +50,7 @@ async def put_lifecycle(exchange: Exchange, admission: Admission) -> None:
     configured = gateway.settings.locations
     classes = await gateway.loop.run_in_executor(None, classes_in, gateway.tables, settings, configured)
     rules = parse_lifecycle(exchange.parsed, storage_classes=classes, minimum=minimum, strict=settings.strict_filters)
-    await _change_setting(exchange, admission, LIFECYCLE, rules)
+    await change_setting(exchange, admission, LIFECYCLE, rules)
     exchange.answer(200, {_MINIMUM_HEADER: minimum.value}, b"")
 
 
@@ -64,7 +64,7 @@ async def get_lifecycle(exchange: Exchange, admission: Admission) -> None:
 
 async def delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
     # Also where none are known here: another machine may have put them a moment ago.
-    await _change_setting(exchange, admission, LIFECYCLE, None)
+    await change_setting(exchange, admission, LIFECYCLE, None)
     exchange.answer(204, {}, b"")
 
 
@@ -72,7 +72,7 @@ async def delete_lifecycle(exchange: Exchange, admission: Admission) -> None:
 
 
 async def put_cors(exchange: Exchange, admission: Admission) -> None:
-    await _change_setting(exchange, admission, CORS, exchange.parsed)
+    await change_setting(exchange, admission, CORS, exchange.parsed)
     exchange.answer(200, {}, b"")
 
 
@@ -83,11 +83,20 @@ async def get_cors(exchange: Exchange, admission: Admission) -> None:
 
 
 async def delete_cors(exchange: Exchange, admission: Admission) -> None:
-    await _change_setting(exchange, admission, CORS, None)
+    await change_setting(exchange, admission, CORS, None)
     exchange.answer(204, {}, b"")
 
 
-async def _change_setting(exchange: Exchange, admission: Admission, prefix: str, setting: Setting | None) -> None:
+async def change_setting(
+    exchange: Exchange,
+    admission: Admission,
+    prefix: str,
+    setting: Setting | None,
+    *,
+    store: Callable[[str], None] | None = None,
+) -> None:
+    """Keeps the setting for the bucket, or removes the one that is kept. `store` writes it to its entry in another way,
+    and may refuse: the bucket is locked then."""
     gateway, bucket = exchange.gateway, admission.bucket
     assert bucket is not None
     entry = prefix + bucket.uid
@@ -95,7 +104,9 @@ async def _change_setting(exchange: Exchange, admission: Admission, prefix: str,
     def write() -> bool:
         if not gateway.registry.has_bucket(bucket.name, bucket.uid):
             raise S3Error("NoSuchBucket", fields={"BucketName": bucket.name})
-        if setting is not None:
+        if store is not None:
+            store(entry)
+        elif setting is not None:
             gateway.tables.put(entry, setting.to_json())
         elif not gateway.tables.delete(entry):
             return False

@@ -13,7 +13,7 @@ from tidegate.core.ordered_listing import SLASH
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.operations.list_pages import object_pages
 from tidegate.gateway.operations.stored_objects import stat
-from tidegate.gateway.requests import expiration
+from tidegate.gateway.requests import read_headers
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -24,7 +24,7 @@ Work = Coroutine[Any, Any, None]
 
 def before_read(exchange: Exchange, admission: Admission) -> Work | None:
     """What is to be known before an object is shown; None if that is nothing."""
-    then = expiration.look_up_tags(exchange, admission)
+    then = read_headers.look_up(exchange, admission)
     if admission.object_key.endswith(SLASH) and not admission.version_id:
         return _check_existence(exchange, admission, then)
     return then

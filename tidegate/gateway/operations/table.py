@@ -17,6 +17,7 @@ from tidegate.gateway.changes import event_builder
 from tidegate.gateway.operations import (
     acls,
     attributes,
+    bucket_replication,
     bucket_settings,
     buckets,
     delete_conditions,
@@ -28,7 +29,7 @@ from tidegate.gateway.operations import (
     upload_notes,
 )
 from tidegate.gateway.placements import copies, deleting, moving_back, placing, reads, restoring, version_settings
-from tidegate.gateway.requests import browsers, expiration, replies
+from tidegate.gateway.requests import browsers, expiration, read_headers, replies
 
 _KIB = 1024
 
@@ -117,7 +118,7 @@ def _shown(name: str, method: str) -> Operation:
         handler=folders.before_read,
         placed=reads.read,
         missing=delete_markers.of_object,
-        reply_headers=expiration.of_read,
+        reply_headers=read_headers.of_read,
     )
 
 
@@ -223,6 +224,7 @@ _BUCKET = (
         "PUT",
         "versioning",
         body=Body(64 * _KIB, xml.parse_versioning, xml.versioning_xml),
+        handler=bucket_replication.before_versioning,
         events=event_builder.versioning_changed,
     ),
     _read("GetBucketTagging", "bucket", subresource="tagging"),
@@ -270,6 +272,26 @@ _BUCKET = (
         handler=bucket_settings.put_lifecycle,
     ),
     _change("DeleteBucketLifecycle", "bucket", "DELETE", "lifecycle", handler=bucket_settings.delete_lifecycle),
+    _read("GetBucketReplication", "bucket", subresource="replication", handler=bucket_replication.get_replication),
+    # Who has a bucket replicated has all of it read.
+    _change(
+        "PutBucketReplication",
+        "bucket",
+        "PUT",
+        "replication",
+        reads=True,
+        # What is allowed in it depends on the locations.
+        body=Body(2048 * _KIB, bytes),
+        handler=bucket_replication.put_replication,
+    ),
+    _change(
+        "DeleteBucketReplication",
+        "bucket",
+        "DELETE",
+        "replication",
+        reads=True,
+        handler=bucket_replication.delete_replication,
+    ),
     *(
         _read(
             answer.operation,

@@ -15,6 +15,7 @@ from tidegate.core.errors import Unavailable
 from tidegate.core.events import Event, EventKind, Pairs
 from tidegate.core.operations import METADATA
 from tidegate.core.placements import Placement
+from tidegate.core.replication.replicas import is_replica
 from tidegate.core.s3errors import S3Error
 from tidegate.core.sigv4.canonical import Pair
 from tidegate.core.xml_writer import DECLARATION, NAMESPACE, element, iso_time
@@ -253,6 +254,7 @@ async def _log(exchange: Exchange, admission: Admission, record: Placement, repl
         size=record.size,
         tags=_tags(admission, record),
         storage_class=admission.headers.get(b"x-amz-storage-class", b"").decode("latin-1") or "STANDARD",
+        is_replica=is_replica(admission.headers),
     )
     exchange.made = event
     exchange.change.unlock()

@@ -18,7 +18,7 @@ from tidegate.core.placements import Placement, of_version
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.placements import records
 from tidegate.gateway.placements.cold_read import ColdRead
-from tidegate.gateway.requests import expiration
+from tidegate.gateway.requests import expiration, replication_status
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -68,6 +68,9 @@ async def _show(exchange: Exchange, admission: Admission, record: Placement) -> 
     span = span_of(headers.get(b"range"), record.size, part_number=number, parts=record.parts)
     status = 206 if span.is_part else 200
     lines = _lines(admission, record, span, status)
+    replication = await replication_status.of_moved(exchange, admission, record)
+    if replication:
+        lines.append((replication_status.HEADER, replication))
     if number:
         lines.append(("x-amz-mp-parts-count", str(len(record.parts) or 1)))
     if exchange.head.method == b"HEAD" or not span.length:

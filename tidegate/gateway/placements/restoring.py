@@ -20,10 +20,12 @@ from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedVersion
 from tidegate.core.placements import merged, of_version
+from tidegate.core.replication.replicas import is_replica
 from tidegate.core.s3errors import S3Error
 from tidegate.core.trash import TrashRecord, entry_of
 from tidegate.gateway.changes import event_builder
 from tidegate.gateway.changes.key_versions import key_versions, stored_versions
+from tidegate.gateway.operations.stored_objects import stat
 from tidegate.gateway.placements import records
 from tidegate.gateway.placements.placing import answer, current_bucket
 from tidegate.gateway.placements.settling import make_stub, settle
@@ -182,7 +184,8 @@ async def _event(exchange: Exchange, admission: Admission, listed: ListedVersion
     version_id = listed.version_id if admission.has_versions else ""
     if listed.is_marker:
         return event_builder.event(exchange, EventKind.DELETE_MARKER, version_id=version_id)
-    tags = await stored_tags(exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id)
+    which = (exchange.gateway, admission.pool, admission.bucket_name, admission.object_key, version_id)
+    tags, headers = await stored_tags(*which), await stat(*which)
     return event_builder.event(
         exchange,
         EventKind.PUT,
@@ -191,6 +194,7 @@ async def _event(exchange: Exchange, admission: Admission, listed: ListedVersion
         size=listed.size,
         tags=tags,
         storage_class=listed.storage_class or "STANDARD",
+        is_replica=headers is not None and is_replica(headers),
     )
 
 

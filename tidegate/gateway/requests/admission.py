@@ -17,6 +17,7 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.operations import Operation, Parameters, check_version_id, read_query
 from tidegate.core.placements import STUB_HEADER
 from tidegate.core.records import Bucket, KeyPolicy
+from tidegate.core.replication.rules import ReplicationRules
 from tidegate.core.s3errors import S3Error
 from tidegate.core.targets import CopySource, parse_copy_source
 from tidegate.gateway.http.http1 import RequestHead
@@ -41,9 +42,10 @@ class Admission:
     """A request that may go on, as the operation that it is. `bucket` is None for operations on the service and for
     CreateBucket. `headers` are those of the head, or those that the fields of a form stand for. `payload` is what the
     signature or a header says of the body: a SHA-256, the name of a kind, or nothing. `tags` and `checksum` are those
-    that the headers state about an object that is to come about. `versioning` is the bucket's, None where nothing is
-    known of it. `has_placements`: objects in the bucket were moved; of a copy, `source_has_placements` says so of the
-    source's. `before_commit` is asked when the key is locked, before the last bytes of a change go out."""
+    that the headers state about an object that is to come about. `rules` are the bucket's for lifecycle, `replication`
+    those for replication. `versioning` is the bucket's, None where nothing is known of it. `has_placements`: objects in
+    the bucket were moved; of a copy, `source_has_placements` says so of the source's. `before_commit` is asked when the
+    key is locked, before the last bytes of a change go out."""
 
     head: RequestHead
     operation: Operation
@@ -58,6 +60,7 @@ class Admission:
     headers: Headers
     rules: RuleSet | None = None
     cors: CorsRules | None = None
+    replication: ReplicationRules | None = None
     payload: str = ""
     copy_source: CopySource | None = None
     tags: Pairs = ()
@@ -133,7 +136,7 @@ def admit(head: RequestHead, directory: Directory, settings: GatewaySettings, no
     )
     if bucket is not None:
         admission.rules, admission.cors, admission.versioning = bucket.rules, bucket.cors, bucket.versioning
-        admission.has_placements = bucket.has_placements
+        admission.has_placements, admission.replication = bucket.has_placements, bucket.replication
     admission.is_virtual_hosted = address.is_virtual_hosted
     if operation.is_copy:
         admission.copy_source, admission.source_has_placements = _copy_source(

@@ -33,6 +33,7 @@ from tidegate.core.records import (
     PoolStatus,
     User,
 )
+from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.sigv4 import Signer
 from tidegate.pools.catalogue import DIRECT_HOSTNAME, ENDPOINT
 from tidegate.pools.changes import ChangeCounter
@@ -59,8 +60,8 @@ class OpenKey:
 
 
 class BucketView(NamedTuple):
-    """A bucket with its lifecycle rules, its CORS rules, its versioning as far as it was noted down, and whether any
-    object in it was ever moved."""
+    """A bucket with its lifecycle rules, its CORS rules, its versioning as far as it was noted down, whether any object
+    in it was ever moved, and its replication rules."""
 
     bucket: Bucket
     policy: BucketPolicy
@@ -68,6 +69,7 @@ class BucketView(NamedTuple):
     cors: CorsRules | None
     versioning: Versioning | None
     has_placements: bool = False
+    replication: ReplicationRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ class Directory:
         bucket = Bucket.from_json(text)
         rules, cors = self._tables.get(LIFECYCLE + bucket.uid), self._tables.get(CORS + bucket.uid)
         state = self._tables.get(BucketState.PREFIX + bucket.uid)
+        replication = self._tables.get(REPLICATION + bucket.uid)
         return BucketView(
             bucket,
             BucketPolicy(bucket.policy),
@@ -242,6 +245,7 @@ class Directory:
             CorsRules.from_json(cors) if cors is not None else None,
             Versioning(BucketState.from_json(state).versioning) if state is not None else None,
             self._tables.get(HAS_PLACEMENTS + bucket.uid) is not None,
+            ReplicationRules.from_json(replication) if replication is not None else None,
         )
 
     def _load_location(self, name: str) -> LocationView | None:

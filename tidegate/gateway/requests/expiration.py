@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.core.events import EventKind
 from tidegate.core.lifecycle.expiration_header import expiration_header
@@ -12,7 +11,6 @@ from tidegate.core.lifecycle.rules import RuleSet
 from tidegate.core.lifecycle.subjects import Version
 from tidegate.core.placements import Placement
 from tidegate.gateway.http.http1 import ResponseHead
-from tidegate.gateway.requests.forwarding import stored_tags
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -21,25 +19,16 @@ if TYPE_CHECKING:
 _NANOSECOND = 1_000_000_000
 
 
-def look_up_tags(exchange: Exchange, admission: Admission) -> Coroutine[Any, Any, None] | None:
-    """What is to be done before a read where the tags of a stored object must be known to tell its expiry."""
+def needs_tags(admission: Admission) -> bool:
+    """Whether the tags of a stored object must be known to tell its expiry."""
     rules = admission.rules
-    return _forward_with_tags(exchange, admission) if rules is not None and rules.needs_tags else None
-
-
-async def _forward_with_tags(exchange: Exchange, admission: Admission) -> None:
-    gateway = exchange.gateway
-    admission.pool = await gateway.backends.awake(admission.pool)
-    exchange.tags = await stored_tags(
-        gateway, admission.pool, admission.bucket_name, admission.object_key, none_if_missing=True
-    )
-    exchange.forward()
+    return rules is not None and rules.needs_tags and not admission.version_id
 
 
 def of_read(exchange: Exchange, reply: ResponseHead) -> bytes:
     """The line for the head of a reply that shows an object; the reply tells all but the tags."""
     admission = exchange.admitted
-    created = _time(reply.headers.get(b"last-modified", b"")) if admission.rules is not None else None
+    created = last_modified(reply) if admission.rules is not None else None
     if admission.rules is None or created is None:
         return b""
     version = Version("", int(created * _NANOSECOND), size=_whole_size(reply.headers), tags=exchange.tags)
@@ -79,8 +68,8 @@ def _whole_size(headers: dict[bytes, bytes]) -> int:
     return int(total) if total.isdigit() else 0
 
 
-def _time(text: bytes) -> float | None:
+def last_modified(reply: ResponseHead) -> float | None:
     try:
-        return parsedate_to_datetime(text.decode("latin-1")).timestamp()
+        return parsedate_to_datetime(reply.headers.get(b"last-modified", b"").decode("latin-1")).timestamp()
     except ValueError:
         return None

@@ -32,7 +32,8 @@ _LOOKERS = 4
 
 class Dispatcher:
     """`executor` has so many `threads` and is shared with other dispatchers: while one's owner keeps its books, all
-    threads act for the others. Who made it shuts it down. Without a `trash` nothing that is deleted is kept."""
+    threads act for the others. Who made it shuts it down. Without a `trash` nothing that is deleted is kept.
+    `hold_failed`: what could not be replicated is left alone, as is what is still to be replicated."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Dispatcher:
         executor: Executor,
         threads: int,
         stop: Flag,
+        hold_failed: bool = False,
     ) -> None:
         self._tables = tables
         self._stores = stores
@@ -56,6 +58,7 @@ class Dispatcher:
         self._executor = executor
         self._threads = threads
         self._stop = stop
+        self._hold_failed = hold_failed
         self._lookers = Lookers(_LOOKERS)
         self._sick_until: dict[str, float] = {}
 
@@ -126,6 +129,7 @@ class Dispatcher:
             now_ns=time.time_ns,
             why_stopped=lambda: self._stops.current().why_stopped(bucket.uid),
             lookers=self._lookers,
+            hold_failed=self._hold_failed,
         )
 
 

@@ -50,7 +50,8 @@ _Ended = tuple[_Delivery, Result]
 
 
 class ObjectProcessor:
-    """`executor` has so many `threads` and is shared with other processors, as the `rate` is."""
+    """`executor` has so many `threads` and is shared with other processors, as the `rate` is. `hold_failed`: as in
+    `Dispatcher`."""
 
     def __init__(
         self,
@@ -66,12 +67,22 @@ class ObjectProcessor:
         threads: int,
         lease_seconds: float,
         stop: Flag,
+        hold_failed: bool = False,
     ) -> None:
         self._trail = AuditTrail(topics)
         self._stops = StopReader(tables)
         self._rate = rate
         self._dispatcher = Dispatcher(
-            tables, stores, settings, trash, rate=rate, stops=self._stops, executor=executor, threads=threads, stop=stop
+            tables,
+            stores,
+            settings,
+            trash,
+            rate=rate,
+            stops=self._stops,
+            executor=executor,
+            threads=threads,
+            stop=stop,
+            hold_failed=hold_failed,
         )
         self._executor = executor
         self._stop = stop

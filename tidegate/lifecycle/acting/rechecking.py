@@ -1,7 +1,8 @@
 """The last look before a request that deletes: which of its tasks may be carried out, as things stand now.
 
 The bucket's rules are one read of the tables. Tags and newer versions are asked of the store, a few objects at a time,
-and only where the rule depends on them; the rules are then read once more, so that nothing slow comes after.
+and only where the rule depends on them; the rules are then read once more, so that nothing slow comes after. What is
+still to be replicated is left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 from tidegate.core.errors import NotFound
 from tidegate.core.events import Pairs
+from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.recheck import Seen, StandingRules
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
@@ -21,6 +23,7 @@ from tidegate.core.listings import ListedVersion
 from tidegate.core.xml import MOST_DELETES
 from tidegate.lifecycle.acting.assignments import Result
 from tidegate.lifecycle.acting.bucket_actions import sent_version
+from tidegate.lifecycle.acting.replication_hold import ReplicationHold
 from tidegate.ports import Store, Tables
 from tidegate.walking import versions_of
 
@@ -55,7 +58,7 @@ class Lookers:
 
 class BucketRecheck:
     """The `Recheck` of one bucket. `why_stopped` says why nothing may be done there (empty: it may); `lookers` ask the
-    store in parallel."""
+    store in parallel. `hold_failed`: versions that could not be replicated are left alone, too."""
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class BucketRecheck:
         now_ns: Callable[[], int],
         why_stopped: Callable[[], str],
         lookers: Lookers,
+        hold_failed: bool = False,
     ) -> None:
         self._tables = tables
         self._store = store
@@ -77,6 +81,7 @@ class BucketRecheck:
         self._now_ns = now_ns
         self._why_stopped = why_stopped
         self._lookers = lookers
+        self._replication = ReplicationHold(tables, store, bucket, uid, hold_failed=hold_failed)
 
     def most(self, tasks: Sequence[ObjectTask]) -> int:
         rules = self._rules()
@@ -86,7 +91,8 @@ class BucketRecheck:
     def void(self, tasks: Sequence[ObjectTask]) -> dict[int, Result]:
         rules = self._rules()
         seen = self._seen(rules, tasks)
-        if seen:
+        held = self._held(tasks)
+        if seen or held:
             rules = self._rules()
         now_ns = self._now_ns()
         stopped = self._why_stopped()
@@ -96,11 +102,29 @@ class BucketRecheck:
             number: rules.why_stale(task, now_ns=now_ns, seen=seen.get(number, Seen()))
             for number, task in enumerate(tasks)
         }
-        return {
+        return {number: Result(Outcome.SKIPPED_REPLICATION, why) for number, why in held.items()} | {
             number: Result(Outcome.NOOP_RESOLVED, reason.value)
             for number, reason in reasons.items()
             if reason is not None
         }
+
+    def _held(self, tasks: Sequence[ObjectTask]) -> dict[int, str]:
+        """Those that are left alone until their versions have been replicated, and why."""
+        rules = self._replication.rules()
+        if rules is None:
+            return {}
+        reasons = {
+            number: self._replication.why_held(
+                rules,
+                task.key,
+                task.version_id,
+                is_marker=task.effect is Effect.REMOVE_MARKER,
+                created_ns=task.created_ns,
+            )
+            for number, task in enumerate(tasks)
+            if task.effect is not Effect.ABORT_UPLOAD
+        }
+        return {number: why for number, why in reasons.items() if why}
 
     def _rules(self) -> StandingRules:
         return _standing(self._tables.get(LIFECYCLE + self._uid), self._day_seconds)

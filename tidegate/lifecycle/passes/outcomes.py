@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tidegate.core.lifecycle.routes import ROUTES
-from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended, Outcome
+from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, Ended
 from tidegate.core.shards import shard
 from tidegate.lifecycle.passes.bucket_pass import BucketOutcome
 from tidegate.ports import Topics
@@ -55,7 +55,7 @@ class _Tally:
         if not ended.is_settled:
             where = shard(ended.bucket, ended.key)
             self._unsettled[where] = min(self._unsettled.get(where, ended.became_due_ns), ended.became_due_ns)
-        elif ended.outcome is Outcome.SKIPPED_OBJECT_LOCK:
+        elif ended.outcome.is_held:
             self._revisited.add(shard(ended.bucket, ended.key))
 
     def outcome(self) -> BucketOutcome:

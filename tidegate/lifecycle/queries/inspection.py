@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -17,6 +17,7 @@ from tidegate.core.lifecycle.subjects import Version
 from tidegate.core.lifecycle.tasks import AuditRecord
 from tidegate.core.records import Bucket
 from tidegate.lifecycle.acting.audit_trail import AuditTrail
+from tidegate.lifecycle.acting.replication_hold import ReplicationHold
 from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_context import context_of
 from tidegate.lifecycle.buckets.bucket_list import BucketList, active_rules, existing
@@ -102,13 +103,15 @@ class KeyExplanationView(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """`open_stores` is called only when a store must be looked into. `configured` are the locations of the settings."""
+    """`open_stores` is called only when a store must be looked into. `configured` are the locations of the settings.
+    `hold_failed`: what could not be replicated is left alone, as is what is still to be replicated."""
 
     tables: Tables
     topics: Topics
     settings: LifecycleSettings
     open_stores: Callable[[], Stores]
     configured: Configured = field(default_factory=dict)
+    hold_failed: bool = False
 
     def buckets(self) -> list[LifecycledBucketView]:
         views = []
@@ -139,7 +142,7 @@ class Inspector:
         rules = RuleSet.from_json(stored) if stored is not None else RuleSet()
         evaluator = self._evaluator(bucket, rules, self.open_stores())
         bucket_context, now_ns = evaluator.bucket_context, evaluator.now_ns
-        versions = self._versions(evaluator, key)
+        versions = self._with_holds(bucket, evaluator, key, self._versions(evaluator, key))
         uploads = [upload_of(entry) for entry in uploads_of(evaluator.store, bucket_name, key)]
         explained = explain(key, versions, uploads, rules, bucket_context, now_ns=now_ns)
         if version_id:
@@ -209,6 +212,24 @@ class Inspector:
         listed = versions_of(evaluator.store, evaluator.bucket, key)
         versions = [version_of(entry, evaluator.bucket_context.versioning) for entry in listed]
         return [version if version.is_marker else evaluator.looked_into(key, version) for version in versions]
+
+    def _with_holds(
+        self, bucket: Bucket, evaluator: ListingEvaluator, key: str, versions: list[Version]
+    ) -> list[Version]:
+        """The versions with whether they are still to be replicated, which workers look at when they act."""
+        hold = ReplicationHold(self.tables, evaluator.store, bucket.name, bucket.uid, hold_failed=self.hold_failed)
+        rules = hold.rules()
+        if rules is None:
+            return versions
+
+        def is_held(version: Version) -> bool:
+            return bool(
+                hold.why_held(
+                    rules, key, version.version_id, is_marker=version.is_marker, created_ns=version.created_ns
+                )
+            )
+
+        return [replace(version, replication_pending=is_held(version)) for version in versions]
 
 
 def _view_audit(record: AuditRecord) -> AuditView:

@@ -19,6 +19,7 @@ from tidegate.assembly import open_topics
 from tidegate.core.data_references import DataOwner, reference_in
 from tidegate.core.locations import Location
 from tidegate.core.pending_deletes import Component
+from tidegate.core.replication.replicas import is_shown_as_replica
 from tidegate.pipeline.audit.location_source import DATA_SCHEMA, AuditedLocation
 from tidegate.pipeline.audit.reference_source import REFERENCE_SCHEMA, InstallationPlace
 from tidegate.pipeline.column_types import arrow_schema, columns
@@ -85,9 +86,11 @@ def _kept(batches: Batches, judge: Callable[[Row], Row | None], schema: StructTy
 
 def _owned(store: Store, location: Location, row: Row) -> Row | None:
     """Data that does not say whose it is was put there by hand. If it is older than the location, it stays: somebody
-    else has used the place before."""
+    else has used the place before. Replicas are no orphans: nothing refers to them where they lie."""
     head = store.head(location.bucket, row["data_key"])
     if head is None:
+        return None
+    if is_shown_as_replica(head.headers):
         return None
     owner = DataOwner.of(head.headers)
     if owner is None and 0 < location.created_at * _SECOND_NS < row["modified_ns"]:

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from tidegate.core.data_references import ReferenceKind
 from tidegate.core.errors import Unavailable
+from tidegate.core.pending_deletes import Component
 from tidegate.pipeline.audit import findings
 from tidegate.pipeline.audit.findings import ORPHAN_SCHEMA
 from tidegate.pipeline.audit.location_source import DATA_SCHEMA, AuditedLocation, listed_data
@@ -82,8 +83,10 @@ def audit(
 
 def release(session: SparkSession, place: InstallationPlace, folder: Path, location: str, topic: str) -> int:
     """Hands the orphans of an audit to deletion, and counts them. A part that fails is repeated by Spark: a message may
-    come twice, and that is safe. Data that does not say whose it is stays."""
-    orphans = session.read.schema(ORPHAN_SCHEMA).parquet(str(folder / ORPHANS)).where(F.col("component") != "")
+    come twice, and that is safe. Data that does not say whose it is stays, and so do replicas, which were found by
+    audits before there was replication."""
+    found = session.read.schema(ORPHAN_SCHEMA).parquet(str(folder / ORPHANS))
+    orphans = found.where(~F.col("component").isin("", Component.REPLICA.value))
     counted = findings.sent(orphans, place, location, topic)
     return sum(row["sent"] for row in counted.collect())  # a row for each batch
 

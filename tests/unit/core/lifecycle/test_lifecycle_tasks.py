@@ -113,7 +113,13 @@ def test_only_settled_outcomes_let_a_cursor_move_on():
         Outcome.DONE,
         Outcome.NOOP_RESOLVED,
         Outcome.SKIPPED_OBJECT_LOCK,
+        Outcome.SKIPPED_REPLICATION,
     }
+
+
+def test_what_is_held_is_settled_and_looked_for_again():
+    held = {outcome for outcome in Outcome if outcome.is_held}
+    assert held == {Outcome.SKIPPED_OBJECT_LOCK, Outcome.SKIPPED_REPLICATION}
 
 
 @pytest.mark.parametrize("reason", Stale)

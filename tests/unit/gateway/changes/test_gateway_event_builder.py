@@ -102,6 +102,12 @@ def test_without_a_word_about_it_the_storage_class_is_the_standard_one(change: M
     assert change.event("PUT", "/p-bucket/k").storage_class == "STANDARD"
 
 
+@pytest.mark.parametrize(("component", "expected"), [("replica", True), ("placement", False), ("", False)])
+def test_a_put_of_a_replica_says_so(change: MadeChange, component: str, expected: bool) -> None:
+    headers = {"x_amz_meta_tidegate_component": component} if component else {}
+    assert change.event("PUT", "/p-bucket/k", **headers).is_replica is expected
+
+
 def test_deletes_and_markers_are_told_apart(change: MadeChange) -> None:
     marker = change.event("DELETE", "/p-bucket/k", "x-amz-delete-marker: true\r\nx-amz-version-id: m\r\n", status=204)
     assert (marker.operation, marker.version_id) == (EventKind.DELETE_MARKER, "m")

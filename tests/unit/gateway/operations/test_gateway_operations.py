@@ -150,7 +150,6 @@ UNSUPPORTED = [
     "metadataTable",
     "notification",
     "publicAccessBlock",
-    "replication",
     "website",
 ]
 
@@ -176,8 +175,8 @@ def test_change_of_an_unsupported_bucket_subresource_is_not_implemented(method, 
         ("GET", "/b/k?torrent", {}),
         ("PUT", "/b/k?renameObject", {}),
         ("GET", "/b?session", {}),
-        ("PUT", "/b/k?replication", {}),
-        ("PUT", "/b?repl%69cation", {}),
+        ("PUT", "/b/k?website", {}),
+        ("PUT", "/b?w%65bsite", {}),
     ],
 )
 def test_unsupported_request_is_not_implemented(method, target, headers):
@@ -247,9 +246,10 @@ def test_every_operation_stands_under_its_own_name():
     assert {"CopyObject", "UploadPartCopy", "ListObjectsV2", "ListBuckets"} <= OPERATIONS.keys()
 
 
-def test_copies_and_changes_of_policy_need_both_rights_and_only_a_preflight_needs_none():
+def test_copies_and_changes_of_policy_or_replication_need_both_rights_and_only_a_preflight_needs_none():
     assert {o.name for o in OPERATIONS.values() if o.reads and o.writes} == {
-        *("CopyObject", "UploadPartCopy", "PutBucketPolicy", "DeleteBucketPolicy")
+        *("CopyObject", "UploadPartCopy", "PutBucketPolicy", "DeleteBucketPolicy"),
+        *("PutBucketReplication", "DeleteBucketReplication"),
     }
     assert {o.name for o in OPERATIONS.values() if not o.reads and not o.writes} == {"CorsPreflight"}
 
@@ -258,7 +258,8 @@ def test_logged_operations_are_those_that_change_what_a_bucket_holds_or_is():
     assert {o.name for o in OPERATIONS.values() if o.logs_events} == {
         *("PlaceObject", "MoveObjectBack", "DeleteOriginal", "UndeleteObject"),
         *("CreateBucket", "DeleteBucket", "PutBucketVersioning", "PutBucketTagging", "DeleteBucketTagging"),
-        *("PutBucketCors", "DeleteBucketCors", "PutObjectLockConfiguration"),
+        *("PutBucketCors", "DeleteBucketCors", "PutBucketReplication", "DeleteBucketReplication"),
+        "PutObjectLockConfiguration",
         *("PutBucketLifecycleConfiguration", "DeleteBucketLifecycle", "PutBucketPolicy", "DeleteBucketPolicy"),
         *("PutObject", "PostObject", "CopyObject", "DeleteObject", "DeleteObjects"),
         *("CreateMultipartUpload", "CompleteMultipartUpload", "AbortMultipartUpload"),

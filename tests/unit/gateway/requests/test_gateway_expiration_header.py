@@ -55,10 +55,7 @@ def line_of(admission: Admission, head: ResponseHead, event: Event | None = None
 
 
 def wants_tags(admission: Admission) -> bool:
-    work = expiration.look_up_tags(SimpleNamespace(), admission)
-    if work is not None:
-        work.close()
-    return work is not None
+    return expiration.needs_tags(admission)
 
 
 def sized(greater: int, less: int) -> str:

@@ -12,9 +12,11 @@ from tidegate.core.copies import Copy, entry_of
 from tidegate.core.copy_tasks import CopyResult, CopyStatus, CopyTask
 from tidegate.core.errors import Unavailable
 from tidegate.core.lifecycle.assess import Effect
-from tidegate.core.lifecycle.rules import LIFECYCLE, ActionKind
+from tidegate.core.lifecycle.rules import LIFECYCLE, ActionKind, Filter
 from tidegate.core.lifecycle.tasks import OBJECT_TASKS_TOPIC, AuditRecord, ObjectTask, Outcome
 from tidegate.core.pending_deletes import PendingDelete
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
+from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.lifecycle.acting import object_processor
 from tidegate.lifecycle.queries.control import LifecycleControl
 from tidegate.movement.copy_progress import CopyProgress
@@ -111,6 +113,18 @@ def test_a_copy_that_the_gateway_does_not_take_goes_to_deletion(scene: Scene, an
     assert scene.settle(scene.copied()).outcome is outcome
     assert not scene.is_referred_to()
     assert scene.deleted() == ([] if answer == "already" else [DATA_KEY])
+
+
+def test_a_copy_of_a_version_that_is_still_to_be_replicated_is_not_placed(scene: Scene) -> None:
+    status = scene.copied()
+    rules = ReplicationRules((ReplicationRule("r", 1, True, Filter(), "copies", ("near",)),))
+    scene.place.tables.put(REPLICATION + scene.bucket.uid, rules.to_json())
+    site = SiteState("near", "copies", Status.PENDING, 1.0)
+    version = ReplicationRecord("pool", "photos", scene.bucket.uid, "a", "null", 1, 1000.0, sites=(site,))
+    scene.place.tables.put(version.entry, version.to_json())
+    record = scene.settle(status)
+    assert (record.outcome, record.reason) == (Outcome.SKIPPED_REPLICATION, "its replication is pending")
+    assert scene.store.placed == [] and scene.deleted() == [DATA_KEY]
 
 
 def test_a_copy_whose_rule_was_taken_back_meanwhile_is_not_placed(scene: Scene) -> None:

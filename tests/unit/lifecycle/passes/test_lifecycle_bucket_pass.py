@@ -230,11 +230,18 @@ def test_the_audit_trail_is_counted_once_however_often_it_is_looked_at(place: Li
     assert tracker.catch_up() == tracker.catch_up() == 2500
     trail.append([record("v", "a", Outcome.BLOCKED, became_due=9), record("v", "a", Outcome.RETRY_LATER, became_due=7)])
     trail.append([record("v", "b", Outcome.SKIPPED_OBJECT_LOCK), record("v", "c", Outcome.NOOP_RESOLVED)])
-    assert tracker.catch_up() == 2504
+    trail.append([record("v", "d", Outcome.SKIPPED_REPLICATION)])
+    assert tracker.catch_up() == 2505
     assert tracker.of("u") == BucketOutcome({"DONE": 2500})
     assert tracker.of("v") == BucketOutcome(
-        {"BLOCKED": 1, "RETRY_LATER": 1, "SKIPPED_OBJECT_LOCK": 1, "NOOP_RESOLVED": 1},
+        {
+            "BLOCKED": 1,
+            "RETRY_LATER": 1,
+            "SKIPPED_OBJECT_LOCK": 1,
+            "SKIPPED_REPLICATION": 1,
+            "NOOP_RESOLVED": 1,
+        },
         {shard("photos", "a"): 7},
-        frozenset({shard("photos", "b")}),
+        frozenset({shard("photos", "b"), shard("photos", "d")}),
     )
     assert tracker.of("w") == BucketOutcome()

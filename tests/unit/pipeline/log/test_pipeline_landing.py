@@ -44,6 +44,7 @@ def test_an_event_comes_back_as_it_was_written(log):
         upload_id="up",
         attributes=(("versioning", "Enabled"),),
         source="gateway:h:1/2",
+        is_replica=True,
     )
     log.append(event)
     assert log.land().events == 1
@@ -172,7 +173,7 @@ def test_fields_that_a_newer_version_adds_and_those_an_older_one_lacks_are_no_re
     log.append_raw(("k", b'{"ts_ns":1,"operation":"put","pool":"p","bucket":"b","bucket_uid":"u","colour":{"x":[1]}}'))
     assert log.land().events == 1
     (row,) = log.rows()
-    assert (row.key, row.size, row.tags, row.storage_class) == ("", None, {}, "")
+    assert (row.key, row.size, row.tags, row.storage_class, row.is_replica) == ("", None, {}, "", False)
 
 
 def test_a_json_object_that_names_a_key_twice_is_read_as_python_reads_it(log):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pyarrow.parquet as pq
 import pytest
 from log_cases import DAY_NS, MIDNIGHT, Log, put
 from msgspec.structs import replace
@@ -103,6 +104,20 @@ def test_merging_keeps_every_event_and_leaves_one_file_a_day(log):
     (merged,) = [file for file in after.files if file.rows == 10]
     assert (merged.first_ns, merged.last_ns) == (MIDNIGHT, MIDNIGHT + 25)
     assert log.table.compact(log.spark, most_files=3) == 0
+
+
+def test_files_that_are_older_than_a_column_are_read_and_merged_with_newer_ones(log):
+    log.append(put(20, ts_ns=MIDNIGHT + 20))
+    log.land()
+    for name in log.parquet_files():
+        file = log.table.path / name
+        pq.write_table(pq.read_table(file, partitioning=None).drop_columns(["is_replica"]), file)
+    log.append(put(21, ts_ns=MIDNIGHT + 21, is_replica=True))
+    log.land()
+    for _ in range(2):
+        found = {row.size: row.is_replica for row in log.rows(columns=["size", "is_replica"])}
+        assert (found[20], found[21]) == (None, True)
+        log.table.compact(log.spark, most_files=1)
 
 
 @pytest.mark.parametrize("step", ["write_by_day", "_move", "_described", "sync_directory"])

@@ -1,0 +1,1 @@
+"""Versions that are replicated to another store."""

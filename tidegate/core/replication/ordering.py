@@ -1,0 +1,73 @@
+"""In which order the versions of a key are put at a site, and which of them are there already.
+
+What is put last is current there. A version that comes late, because it failed before and was asked for again, is
+therefore followed once more by those that are newer and had arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
+
+
+@dataclass(frozen=True, slots=True)
+class SiteVersion:
+    """A version of the key that a site shows. `replica_of` is the version that it is a copy of, if that is known."""
+
+    version_id: str
+    etag: str = ""
+    is_marker: bool = False
+    replica_of: str = ""
+
+    def is_copy_of(self, record: ReplicationRecord) -> bool:
+        """Markers tell nothing of themselves: one that is nobody's copy is taken for the one that is looked for."""
+        if self.replica_of:
+            return self.replica_of == record.version_id
+        return self.is_marker and record.is_marker
+
+
+def state_at(record: ReplicationRecord, site: str) -> SiteState:
+    state = record.at(site)
+    assert state is not None, "only records that name the site are ordered"
+    return state
+
+
+def has_copy(state: SiteState) -> bool:
+    """Whether the version has arrived once; its tags may have been changed since."""
+    return state.status is Status.COMPLETED or bool(state.replica_version_id)
+
+
+def to_put(
+    records: Sequence[ReplicationRecord], site: str, wanted: ReplicationRecord, arrived: Collection[str]
+) -> tuple[ReplicationRecord, ...]:
+    """What is to be put so that the wanted version arrives in its order: itself, what is older and waits, and what is
+    newer than any of them and has arrived. `records` are those of the key that go to the same place, the oldest first;
+    `arrived` are the ids of versions that have copies there."""
+
+    def is_missing(record: ReplicationRecord) -> bool:
+        if record.version_id in arrived or record.ts_ns > wanted.ts_ns:
+            return False
+        return record.version_id == wanted.version_id or state_at(record, site).status is Status.PENDING
+
+    first = next((number for number, record in enumerate(records) if is_missing(record)), len(records))
+    return tuple(record for record in records[first:] if is_missing(record) or record.version_id in arrived)
+
+
+def already_there(
+    sequence: Sequence[ReplicationRecord], shown: Sequence[SiteVersion]
+) -> tuple[SiteVersion | None, ...]:
+    """For each version of the sequence its copy, if it lies above those of the versions before it. `shown` is what the
+    site shows of the key, the oldest first. Where one is missing, it comes on top when it is put, and so must all that
+    follow it."""
+    found: list[SiteVersion | None] = []
+    position = 0
+    for record in sequence:
+        places = (place for place in range(position, len(shown)) if shown[place].is_copy_of(record))
+        place = next(places, None)
+        if place is None:
+            break
+        found.append(shown[place])
+        position = place + 1
+    return (*found, *[None] * (len(sequence) - len(found)))

@@ -1,0 +1,80 @@
+"""The replication rules of buckets, which the gateway keeps. They need versioning, and hold it fast."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tidegate.core.lifecycle.subjects import Versioning
+from tidegate.core.records import BucketState
+from tidegate.core.replication.rules import REPLICATION, ReplicationRules
+from tidegate.core.replication.rules_xml import parse_replication, replication_xml
+from tidegate.core.s3errors import S3Error
+from tidegate.gateway.changes.bucket_states import learn_versioning
+from tidegate.gateway.operations.bucket_settings import change_setting
+from tidegate.storage_classes import locations_in
+
+if TYPE_CHECKING:
+    from tidegate.gateway.gateway import Gateway
+    from tidegate.gateway.requests.admission import Admission
+    from tidegate.gateway.requests.exchange import Exchange
+
+
+async def put_replication(exchange: Exchange, admission: Admission) -> None:
+    gateway, bucket = exchange.gateway, admission.bucket
+    assert bucket is not None
+    await learn_versioning(exchange)
+    sites = await gateway.loop.run_in_executor(None, _sites, gateway)
+    rules = parse_replication(exchange.parsed, sites=sites)
+
+    def store(entry: str) -> None:
+        """With the times since when its rules do what they do."""
+        text = gateway.tables.get(BucketState.PREFIX + bucket.uid)
+        if text is None or BucketState.from_json(text).versioning != Versioning.ENABLED:
+            raise S3Error(
+                "InvalidRequest", "Versioning must be 'Enabled' on the bucket to apply a replication configuration."
+            )
+        before = gateway.tables.get(entry)
+        earlier = ReplicationRules.from_json(before) if before is not None else None
+        gateway.tables.put(entry, rules.after(earlier, now=time.time()).to_json())
+        gone = {site for rule in rules.rules for site in rule.sites}.difference(_sites(gateway))
+        if gone:  # a location is removed only while no rules name it: whoever comes second sees the other
+            gateway.tables.change({entry: before})
+            raise S3Error("InvalidArgument", f"The location {min(gone)} is being removed.")
+
+    await change_setting(exchange, admission, REPLICATION, rules, store=store)
+    exchange.answer(200, {}, b"")
+
+
+async def get_replication(exchange: Exchange, admission: Admission) -> None:
+    if admission.replication is None:
+        raise S3Error("ReplicationConfigurationNotFoundError", fields={"BucketName": admission.bucket_name})
+    exchange.answer(200, {"Content-Type": "application/xml"}, replication_xml(admission.replication))
+
+
+async def delete_replication(exchange: Exchange, admission: Admission) -> None:
+    # Also where none are known here: another machine may have put them a moment ago.
+    await change_setting(exchange, admission, REPLICATION, None)
+    exchange.answer(204, {}, b"")
+
+
+def before_versioning(exchange: Exchange, admission: Admission) -> None:
+    """Rules need versioning. Whether there are some is looked at when the bucket is locked, so that none are put
+    meanwhile."""
+    if exchange.parsed != Versioning.ENABLED:
+        admission.before_commit = lambda: _refuse_with_rules(exchange.gateway, admission)
+
+
+async def _refuse_with_rules(gateway: Gateway, admission: Admission) -> None:
+    assert admission.bucket is not None
+    if await gateway.loop.run_in_executor(None, gateway.tables.get, REPLICATION + admission.bucket.uid) is not None:
+        raise S3Error(
+            "InvalidBucketState",
+            "A replication configuration is present on this bucket, so the versioning state cannot be changed. "
+            "Delete the replication configuration first.",
+            fields={"BucketName": admission.bucket_name},
+        )
+
+
+def _sites(gateway: Gateway) -> list[str]:
+    return sorted(location.name for location in locations_in(gateway.tables, gateway.settings.locations))

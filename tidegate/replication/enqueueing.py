@@ -1,0 +1,72 @@
+"""Puts versions into the queue of replication: records first, then tasks, so that no task is without a record.
+
+Done twice, it does no harm: a record that stands is left alone, and a version that has arrived is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
+from tidegate.ports import Tables, Topics
+from tidegate.replication.topics import send
+
+
+def queued(record: ReplicationRecord, targets: dict[str, str], *, now: float) -> ReplicationRecord:
+    """The record with these sites (and the bucket at each), all of them PENDING."""
+    for site, bucket in targets.items():
+        record = record.with_state(SiteState(site, bucket, Status.PENDING, now))
+    return record
+
+
+def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord], *, is_check: bool = False) -> int:
+    """Says how many tasks were sent. The versions' sites are PENDING; one without sites gets a record alone.
+
+    With `is_check` (a backfill) the sites of records that stand become PENDING again, be they new or said to have it,
+    and a copy that is not there is made again.
+    """
+    entries: dict[str, str | None] = {}
+    updates: list[StatusUpdate] = []
+    for version in versions:
+        if version.entry in entries:
+            continue
+        text = tables.get(version.entry)
+        if text is None:
+            entries |= {version.entry: version.to_json(), **version.open_entries()}
+        elif is_check:
+            updates += _reopened(ReplicationRecord.from_json(text), version)
+    if entries:
+        tables.change(entries)
+    send(topics, STATUS_TOPIC, updates)
+    tasks = [_task(version, is_check=is_check) for version in versions if version.sites]
+    send(topics, REPLICATION_TOPIC, tasks)
+    return len(tasks)
+
+
+def _reopened(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[StatusUpdate]:
+    for state in wanted.sites:
+        found = known.at(state.site)
+        if found is None or found.status is not Status.PENDING:
+            yield StatusUpdate(
+                bucket=wanted.bucket,
+                bucket_uid=wanted.bucket_uid,
+                key=wanted.key,
+                version_id=wanted.version_id,
+                site=state.site,
+                status=Status.PENDING,
+                at=state.since,
+                site_bucket=state.bucket,
+            )
+
+
+def _task(version: ReplicationRecord, *, is_check: bool) -> ReplicationTask:
+    return ReplicationTask(
+        bucket=version.bucket,
+        bucket_uid=version.bucket_uid,
+        key=version.key,
+        version_id=version.version_id,
+        ts_ns=version.ts_ns,
+        sites=tuple(state.site for state in version.sites),
+        is_check=is_check,
+    )

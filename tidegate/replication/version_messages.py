@@ -1,0 +1,77 @@
+"""What is told of one version: that it arrived at a site, failed or is gone, and that a copy is not needed any more."""
+
+from __future__ import annotations
+
+import time
+
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete
+from tidegate.core.replication.messages import StatusUpdate, VersionGone
+from tidegate.core.replication.ordering import state_at
+from tidegate.core.replication.records import ReplicationRecord, Status
+from tidegate.ports import StoredVersion
+
+
+def completed(record: ReplicationRecord, site: str, copy: StoredVersion, *, now: float) -> StatusUpdate:
+    return StatusUpdate(
+        bucket=record.bucket,
+        bucket_uid=record.bucket_uid,
+        key=record.key,
+        version_id=record.version_id,
+        site=site,
+        status=Status.COMPLETED,
+        at=now,
+        replica_version_id=copy.version_id,
+        replica_etag=copy.etag,
+        size=record.size,
+    )
+
+
+def failed(record: ReplicationRecord, site: str, reason: str, *, now: float) -> StatusUpdate:
+    return StatusUpdate(
+        bucket=record.bucket,
+        bucket_uid=record.bucket_uid,
+        key=record.key,
+        version_id=record.version_id,
+        site=site,
+        status=Status.FAILED,
+        at=now,
+        reason=reason,
+        size=record.size,
+    )
+
+
+def pending(record: ReplicationRecord, site: str, *, now: float) -> StatusUpdate:
+    """It arrived before, and is not what it was any more."""
+    return StatusUpdate(
+        bucket=record.bucket,
+        bucket_uid=record.bucket_uid,
+        key=record.key,
+        version_id=record.version_id,
+        site=site,
+        status=Status.PENDING,
+        at=now,
+        size=record.size,
+    )
+
+
+def gone_message(record: ReplicationRecord) -> VersionGone:
+    return VersionGone(bucket=record.bucket, bucket_uid=record.bucket_uid, key=record.key, version_id=record.version_id)
+
+
+def release(record: ReplicationRecord, site: str, copy_id: str, reason: str) -> PendingDelete:
+    """Has a copy at the site deleted, unless the record says that it is in use."""
+    return PendingDelete(
+        component=Component.REPLICA,
+        data_type=DataType.LOCATION,
+        pool=record.pool,
+        bucket=record.bucket,
+        bucket_uid=record.bucket_uid,
+        key=record.key,
+        version_id=record.version_id,
+        location=site,
+        data_key=record.key,
+        data_bucket=state_at(record, site).bucket,
+        data_version_id=copy_id,
+        sent_ns=time.time_ns(),
+        reason=reason,
+    )
