@@ -25,7 +25,7 @@ from tidegate.lifecycle.acting.stores import Stores
 from tidegate.lifecycle.buckets.bucket_list import existing
 from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.known_locations import KnownLocations
-from tidegate.movement.part_upload import OpenUpload, part_size
+from tidegate.movement.part_upload import OpenUpload, md5_of, part_size
 from tidegate.movement.source_reader import SourceReader
 from tidegate.ports import Store, StoredHead, StoredPart, Tables
 
@@ -164,7 +164,7 @@ class Copier:
         if copy.size <= copy.part_bytes:
             data = b"".join(reader.pieces(copy.part_bytes))
             etag = target.store.put(target.bucket, copy.data_key, data, headers=_headers(copy, reader.head))
-            is_verified = etag == _md5(data)
+            is_verified = etag == md5_of(data)
         else:
             etag = self._upload(copy, reader, target, is_resumed)
         metrics.MOVEMENT_BYTES.labels(target.location.name).inc(copy.size)

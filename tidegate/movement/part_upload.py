@@ -31,7 +31,7 @@ class OpenUpload:
         parts: list[StoredPart] = []
         for number, data in enumerate(pieces, 1):
             earlier = known.get(number)
-            if earlier is not None and (earlier.etag, earlier.size) == (_md5(data), len(data)):
+            if earlier is not None and (earlier.etag, earlier.size) == (md5_of(data), len(data)):
                 parts.append(earlier)
             else:
                 parts.append(self.store.put_part(self.bucket, self.key, self.upload_id, number, data))
@@ -43,5 +43,5 @@ def part_size(wanted: int, size: int) -> int:
     return max(wanted, -(-size // _MOST_PARTS))
 
 
-def _md5(data: bytes) -> str:
+def md5_of(data: bytes) -> str:
     return md5(data, usedforsecurity=False).hexdigest()
