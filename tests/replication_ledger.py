@@ -16,11 +16,14 @@ from move_ledger import wait_until
 from running_service import PoolKey, RunningService
 from second_store import SecondStore
 
-from tidegate.assembly import open_store, open_topics
+from tidegate.assembly import open_store, open_tables, open_topics
 from tidegate.core.listings import ListedVersion
 from tidegate.core.replication.messages import POPULATOR_GROUP
-from tidegate.pipeline.replication.any_order import read
+from tidegate.core.replication.records import ReplicationRecord, entries_of_key
+from tidegate.pipeline.replication.any_order import read, versions_of
 from tidegate.pipeline.walk.key_ranges import KeyRange
+from tidegate.pools.catalogue import every
+from tidegate.replication.queries import ReplicationQueries
 
 # The bucket at each site.
 COPIES = "copies"
@@ -156,9 +159,25 @@ class ReplicationLedger:
             if not (found["missing"] or found["different"] or found["extra"]):
                 assert found["compared"], found
                 return
-            assert not found["different"], found
+            assert not found["different"], self._told_of(bucket, found["first_different"][0]["key"], found)
             time.sleep(2)
         raise AssertionError(found)
+
+    def _told_of(self, bucket: str, key: str, found: dict[str, Any]) -> str:
+        """What source, records and sites say of the order of a key's versions, each the newest first."""
+        lines = [str({**found, "first_different": found["first_different"][:5]})]
+        with closing(open_store(self.service.s3_url, self.key.access_key, self.key.secret_key)) as store:
+            lines.append(f"source: {[each.version_id for each in versions_of(store, bucket, key)]}")
+        with closing(open_tables(settings_of(self.service), self.service.data)) as tables:
+            texts = every(tables, entries_of_key(ReplicationQueries(tables).uid_of(bucket), key))
+            records = [ReplicationRecord.from_json(text) for _, text in texts]
+        for record in sorted(records, key=lambda record: -record.ts_ns):
+            copies = {state.site: (state.replica_version_id, state.since) for state in record.sites}
+            lines.append(f"{record.version_id} {record.ts_ns} {copies}")
+        for site, store_of_site in self.sites.items():
+            with closing(open_store(store_of_site.url, store_of_site.access_key, store_of_site.secret_key)) as store:
+                lines.append(f"{site}: {[each.version_id for each in versions_of(store, COPIES, key)]}")
+        return "\n".join(lines)
 
     # --- what lies there -------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ def test_killed_at_random_points_source_and_sites_agree_in_the_end(
     chance = random.Random(SEED)
     service = make_service(
         gateway__processes=2,
+        lifecycle__enabled=True,
         lifecycle__engine="listing",
         deletion__record_seconds=2,
         deletion__reconsume_seconds=2,

@@ -78,13 +78,17 @@ def test_libraries_of_servers_are_used_only_by_adapters() -> None:
 
 
 def test_adapters_know_no_service() -> None:
-    services = ("tidegate.gateway", "tidegate.pools", "tidegate.web", "tidegate.lifecycle", "tidegate.movement")
-    assert offenders("tidegate.adapters", *services) == []
+    names = ("gateway", "pools", "web", "lifecycle", "movement", "replication")
+    assert offenders("tidegate.adapters", *(f"tidegate.{name}" for name in names)) == []
+
+
+def test_movement_knows_nothing_of_replication_but_that_its_threads_run_beside_its_own() -> None:
+    assert offenders("tidegate.movement", "tidegate.replication", unless=("tidegate.movement.serve",)) == []
 
 
 def test_the_pipeline_imports_no_worker_and_only_the_pipeline_imports_spark() -> None:
-    workers = ("tidegate.workers", "tidegate.lifecycle", "tidegate.movement", "tidegate.gateway", "tidegate.pools")
-    assert offenders("tidegate.pipeline", *workers) == []
+    names = ("workers", "lifecycle", "movement", "gateway", "pools")
+    assert offenders("tidegate.pipeline", *(f"tidegate.{name}" for name in names)) == []
     assert offenders("tidegate", "pyspark", unless=("tidegate.pipeline",)) == []
 
 
@@ -94,7 +98,9 @@ def test_pools_and_gateway_do_not_depend_on_the_web_service_or_the_supervisor() 
 
 
 def test_leases_and_workers_know_no_service() -> None:
-    services = [f"tidegate.{name}" for name in ("gateway", "pools", "web", "lifecycle", "pipeline", "supervisor")]
+    services = [
+        f"tidegate.{name}" for name in ("gateway", "pools", "web", "lifecycle", "replication", "pipeline", "supervisor")
+    ]
     for layer in ("tidegate.lease", "tidegate.workers"):
         assert offenders(layer, *services) == []
     assert offenders("tidegate.lease", "tidegate.workers") == []

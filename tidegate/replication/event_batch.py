@@ -54,7 +54,7 @@ class EventBatch:
         self._versions[record.entry] = queued(record, dict(targets), now=self._now)
 
     def add_tagging(self, event: Event) -> None:
-        """Sites that have the version get its tags once more; where it is on its way, they may have been read by then."""
+        """Sites that have the version get its tags again. Where it is on its way, they may have been read before."""
         record = self._tagged(event)
         if record is None or record.is_marker:
             return

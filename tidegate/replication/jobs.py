@@ -71,7 +71,9 @@ class MissingVersionView(BaseModel):
     key: str
     version_id: str
     size: int
-    lack: str = Field(description="Why: no record, pending, failed, or no copy, though the record says so.")
+    lack: str = Field(
+        description="Why: no record, pending, failed, no copy though the record says so, or that of another version."
+    )
 
 
 class DifferentVersionView(BaseModel):

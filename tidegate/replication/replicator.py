@@ -32,8 +32,8 @@ from tidegate.workers.worker import Worker
 
 # Enough to keep all threads at work to the end of a batch, whose last version others wait for.
 _BATCHES_PER_THREAD, _MOST = 16, 1000
-# Statuses are stored together that come within this time.
-_GATHER_SECONDS = 0.1
+# Statuses that come within this time are stored together: each write costs a sync, and more where they are read.
+_GATHER_SECONDS = 0.5
 _PAUSED_SECONDS = 0.5
 _WAIT_SECONDS = 1.0
 # After so long, a version asks again whether the older one is through that it waits for.

@@ -12,6 +12,7 @@ import pytest
 from deletion_place import DeletionPlace, metric
 from deletion_store import DeletionStore
 
+from tidegate.core.errors import Unavailable
 from tidegate.core.pending_deletes import Component, PendingDelete
 from tidegate.core.trash import TrashRecord
 from tidegate.movement.in_use import copy_entry
@@ -199,13 +200,17 @@ def test_an_upload_that_was_not_completed_is_aborted(place: DeletionPlace) -> No
 
 
 def test_data_of_a_component_waits_until_its_owner_can_be_asked(make_place: MakePlace) -> None:
+    def away(pending: PendingDelete) -> bool:
+        raise Unavailable("its owner does not answer")
+
     place = make_place(max_retries=0)
-    replica = changed(place.put(), component=Component.REPLICA)
-    place.send(replica)
+    place.owners.register(Component.UPLOAD, away)
+    upload = changed(place.put(), component=Component.UPLOAD)
+    place.send(upload)
     place.finish()
-    assert place.holds(replica) and place.outcomes() == ["given-up"]
+    assert place.holds(upload) and place.outcomes() == ["given-up"]
     asked: list[str] = []
-    place.owners.register(Component.REPLICA, lambda pending: not asked.append(pending.key))
+    place.owners.register(Component.UPLOAD, lambda pending: not asked.append(pending.key))
     (letter,) = place.desk().dead(count=10)
     place.desk().retry(letter.id)
     place.finish()

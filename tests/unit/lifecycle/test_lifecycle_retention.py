@@ -11,22 +11,25 @@ from lifecycle_place import DAYS, LOG, LifecyclePlace, rule_set
 from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
+from tidegate.core.replication.messages import POPULATOR_GROUP as REPLICATION_GROUP
 from tidegate.lifecycle.retention import Retention
 from tidegate.lifecycle.topics import OBJECT_GROUP, POPULATOR_GROUP
 from tidegate.movement.topics import DELETION_GROUP, create_deletion_topics
 from tidegate.pipeline.log import manifest
 from tidegate.pipeline.log.manifest import Manifest
 from tidegate.ports import Record
-from tidegate.settings import DeletionSettings, LifecycleSettings, MetalogSettings, Settings
+from tidegate.settings import DeletionSettings, LifecycleSettings, MetalogSettings, ReplicationSettings, Settings
 
 DAY = 86_400
 KEPT = MetalogSettings().keep_days * DAY
 LIMIT = MetalogSettings().limit_days * DAY
+LOG_GROUPS = (POPULATOR_GROUP, REPLICATION_GROUP)
 
 
-def retention(place: LifecyclePlace, data: Path, **settings: object) -> Retention:
+def retention(place: LifecyclePlace, data: Path, *, replicates: bool = True, **settings: object) -> Retention:
     lifecycle = LifecycleSettings(**settings)  # type: ignore[arg-type]
-    return Retention(place.tables, place.topics, Settings(lifecycle=lifecycle), data)
+    replication = ReplicationSettings(enabled=replicates)
+    return Retention(place.tables, place.topics, Settings(lifecycle=lifecycle, replication=replication), data)
 
 
 def append(place: LifecyclePlace, topic: str, count: int) -> None:
@@ -37,11 +40,12 @@ def held(place: LifecyclePlace, topic: str) -> int:
     return sum(following - first for first, following in place.topics.bounds(topic))
 
 
-def read_all(place: LifecyclePlace, topic: str = LOG, group: str = POPULATOR_GROUP) -> None:
-    consumer = place.topics.consumer(topic, group)
-    while messages := consumer.poll(1000, 0.1):
-        consumer.acknowledge(messages)
-    consumer.close()
+def read_all(place: LifecyclePlace, topic: str = LOG, groups: tuple[str, ...] = LOG_GROUPS) -> None:
+    for group in groups:
+        consumer = place.topics.consumer(topic, group)
+        while messages := consumer.poll(1000, 0.1):
+            consumer.acknowledge(messages)
+        consumer.close()
 
 
 def landed(data: Path, offsets: tuple[int, ...]) -> None:
@@ -108,7 +112,7 @@ def test_finished_tasks_go_and_others_stay_until_their_limit(
     keeper = retention(place, tmp_path)
     keeper.run_once(time.time() + 29 * DAY)
     assert held(place, OBJECT_TASKS_TOPIC) == 20 and not caplog.records
-    read_all(place, OBJECT_TASKS_TOPIC, OBJECT_GROUP)
+    read_all(place, OBJECT_TASKS_TOPIC, (OBJECT_GROUP,))
     keeper.run_once(time.time())
     assert held(place, OBJECT_TASKS_TOPIC) == 0
     append(place, OBJECT_TASKS_TOPIC, 3)
@@ -187,10 +191,20 @@ def test_the_log_is_trimmed_where_buckets_have_rules_and_passes_list_them(
     assert held(place, LOG) == 0
 
 
-def test_the_log_is_trimmed_where_lifecycle_is_off(place: LifecyclePlace, tmp_path: Path) -> None:
-    """Though the queue populator, which does not run, has not read it."""
+def test_the_log_is_trimmed_where_lifecycle_and_replication_are_off(place: LifecyclePlace, tmp_path: Path) -> None:
+    """Though the populators, which do not run, have not read it."""
     append(place, LOG, 40)
-    retention(place, tmp_path, enabled=False).run_once(time.time() + KEPT + 60)
+    retention(place, tmp_path, replicates=False, enabled=False).run_once(time.time() + KEPT + 60)
+    assert held(place, LOG) == 0
+
+
+def test_records_that_replication_has_not_read_stay(place: LifecyclePlace, tmp_path: Path) -> None:
+    append(place, LOG, 40)
+    read_all(place, groups=(POPULATOR_GROUP,))
+    for keeper in (retention(place, tmp_path), retention(place, tmp_path, enabled=False)):
+        keeper.run_once(time.time() + KEPT + 60)
+        assert held(place, LOG) == 40
+    retention(place, tmp_path, replicates=False).run_once(time.time() + KEPT + 60)
     assert held(place, LOG) == 0
 
 

@@ -27,12 +27,14 @@ _AT_SITE = ["site", "site_bucket", "key"]
 
 
 class Lack(StrEnum):
-    """Why a version counts as missing at a site. `NO_COPY`: its record says that it has arrived."""
+    """Why a version counts as missing at a site. `NO_COPY`: its record says that it has arrived. `SHARED`: its
+    record names the copy of an older version."""
 
     UNKNOWN = "no record"
     PENDING = "pending"
     FAILED = "failed"
     NO_COPY = "no copy"
+    SHARED = "copy of another version"
 
 
 class Difference(StrEnum):
@@ -104,12 +106,13 @@ def older(versions: DataFrame, rules: ReplicationRules, wanted: DataFrame, sites
 def missing_in(wanted: DataFrame, copies: DataFrame) -> DataFrame:
     """What is meant for a site (`MEANT_SCHEMA`) and is not there (`MISSING_SCHEMA`)."""
     there = copies.select(*_AT_SITE, "copy_id", F.lit(True).alias("is_there"))
-    joined = wanted.join(there, [*_AT_SITE, "copy_id"], "left")
+    joined = wanted.withColumn("claim", _claim()).join(there, [*_AT_SITE, "copy_id"], "left")
     lack = (
         F.when(F.col("status").isNull(), Lack.UNKNOWN.value)
         .when(F.col("status") == Status.FAILED.value, Lack.FAILED.value)
         .when(F.col("status") == Status.PENDING.value, Lack.PENDING.value)
         .when(F.col("is_there").isNull(), Lack.NO_COPY.value)
+        .when(F.col("claim") > 1, Lack.SHARED.value)
     )
     found = joined.withColumn("lack", lack).where(F.col("lack").isNotNull())
     return found.select(*MISSING_SCHEMA.names)
@@ -122,7 +125,8 @@ def different_in(wanted: DataFrame, copies: DataFrame) -> DataFrame:
     placed = copies.withColumn("place", place).select(
         *_AT_SITE, "copy_id", "copy_is_marker", "copy_size", F.col("copy_etag").alias("shown_etag"), "place"
     )
-    arrived = wanted.where(F.col("status") == Status.COMPLETED.value).join(placed, [*_AT_SITE, "copy_id"])
+    claimed = wanted.where(F.col("status") == Status.COMPLETED.value).withColumn("claim", _claim())
+    arrived = claimed.where(F.col("claim") == 1).join(placed, [*_AT_SITE, "copy_id"])
     newer = Window.partitionBy(*_AT_SITE).orderBy(F.col("ts_ns").desc()).rowsBetween(Window.unboundedPreceding, -1)
     is_object = ~F.col("is_marker")
     difference = (
@@ -168,6 +172,11 @@ def _place(rule: ReplicationRule, site: str) -> Column:
         F.lit(rule.existing_objects).alias("existing"),
     )
     return place if rule.delete_markers else F.when(~F.col("is_marker"), place)
+
+
+def _claim() -> Column:
+    """1 for the oldest version whose record names a copy. Markers say nothing of whose copies they are."""
+    return F.row_number().over(Window.partitionBy(*_AT_SITE, "copy_id", "status").orderBy("ts_ns"))
 
 
 def _earliest_ns() -> Column:

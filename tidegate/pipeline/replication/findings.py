@@ -105,7 +105,7 @@ def _still_missing(place: _Place, row: Row) -> Row | None:
     if state is None:
         return row | {"lack": Lack.UNKNOWN.value}
     if state.status is Status.COMPLETED and _is_there(place, row, state):
-        return None
+        return row | {"lack": Lack.SHARED.value} if _is_shared(place, record, state) else None
     return row | {"lack": _LACKS[state.status].value}
 
 
@@ -114,6 +114,16 @@ def _is_there(place: _Place, row: Row, state: SiteState) -> bool:
     if not row["is_marker"]:
         return store.head(state.bucket, row["key"], copy_id) is not None
     return any(each.version_id == copy_id for each in versions_of(store, state.bucket, row["key"]))
+
+
+def _is_shared(place: _Place, record: ReplicationRecord, state: SiteState) -> bool:
+    """Whether an older version of the key claims the same copy."""
+    return any(
+        other.ts_ns < record.ts_ns
+        and (known := other.at(state.site)) is not None
+        and (known.bucket, known.replica_version_id) == (state.bucket, state.replica_version_id)
+        for other in _records_of_key(place, record.key)
+    )
 
 
 def _still_different(place: _Place, row: Row) -> Row | None:

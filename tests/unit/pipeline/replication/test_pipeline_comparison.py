@@ -7,8 +7,23 @@ from itertools import pairwise
 
 import pytest
 from plans import generated
-from replicated_keys import BUCKETS, NORTH, RULES, SECOND_NS, SINCE, SOUTH, UID, Key, Version, histories, named
+from replicated_keys import (
+    BUCKETS,
+    NORTH,
+    RULES,
+    SECOND_NS,
+    SINCE,
+    SOUTH,
+    UID,
+    Copy,
+    Key,
+    State,
+    Version,
+    histories,
+    named,
+)
 
+from tidegate.core.replication.records import Status
 from tidegate.pipeline.column_types import columns
 from tidegate.pipeline.replication import comparison
 from tidegate.pipeline.replication.backfilling import in_order
@@ -62,7 +77,21 @@ def test_missing_are_versions_without_a_completed_record_whose_copy_is_there(key
     rows = comparison.missing_in(wanted, copies).collect()
     found = sorted((row.key, row.version_id, row.site, row.lack) for row in rows)
     assert found == sorted(each for key in keys for each in key.missing())
-    assert {lack for *_, lack in found} == {lack.value for lack in comparison.Lack}
+    assert {lack for *_, lack in found} == {lack.value for lack in comparison.Lack} - {comparison.Lack.SHARED.value}
+
+
+def test_of_versions_whose_records_name_one_copy_only_the_oldest_is_there(spark):
+    """A marker does not tell whose copy it is, so that a replicator could take one for the copy of several."""
+    arrived = State(Status.COMPLETED, Copy())
+    versions = [Version(number, SINCE + number, True, (), True, False, arrived, None) for number in range(4)]
+    key = Key("new/markers", tuple(versions), ())
+    records = [record.to_json().replace('"c2"', '"c1"') for record in key.records()]
+    states = states_in(spark.createDataFrame([(text,) for text in records], "value string"))
+    copies = copies_frame(spark, [key]).where("copy_id != 'c2'")
+    wanted = comparison.meant(comparison.timed(source_frame(spark, [key]), states), states, RULES, [NORTH])
+    missing = comparison.missing_in(wanted, copies).collect()
+    assert [(row.version_id, row.lack) for row in missing] == [("v2", comparison.Lack.SHARED.value)]
+    assert comparison.different_in(wanted, copies).collect() == []
 
 
 def test_different_are_copies_that_are_not_what_their_records_say_or_out_of_order(keys, frames):

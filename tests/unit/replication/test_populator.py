@@ -1,0 +1,244 @@
+"""The populator and the status processor on real tables and topics: what events and statuses make of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import pytest
+from failed_versions import make_bucket
+
+from tidegate.adapters.file_topics import FileTopics
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.events import Event, EventKind
+from tidegate.core.lifecycle.rules import Filter
+from tidegate.core.replication.counts import COUNTS, INTERVALS, ArrivedCount, IntervalCount
+from tidegate.core.replication.failed_keys import FAILED
+from tidegate.core.replication.messages import (
+    REPLICATION_AUDIT_TOPIC,
+    REPLICATION_TOPIC,
+    STATUS_TOPIC,
+    Content,
+    ReplicationTask,
+    StatusUpdate,
+    record_key,
+)
+from tidegate.core.replication.records import OPEN, RECORDS, ReplicationRecord, Status, entry_of
+from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
+from tidegate.ports import Record, Tables, Topics
+from tidegate.replication.failed_consumer import FailedConsumer
+from tidegate.replication.populator import Populator
+from tidegate.replication.status_processor import StatusProcessor
+from tidegate.replication.topics import create_replication_topics, send, trim_finished
+from tidegate.topic_pages import appended_since
+
+LOG = "log"
+SECOND = 1_000_000_000
+NOW = 2_000_000.0
+
+
+class Place:
+    """A bucket `photos` whose objects under `in/` go to two sites, markers to the first alone."""
+
+    def __init__(self, tables: Tables, topics: Topics) -> None:
+        self.tables, self.topics = tables, topics
+        make_bucket(tables, "photos", "uid")
+        rule = ReplicationRule("r", 1, True, Filter(prefix="in/"), "copies", ("one", "two"), since=100.0)
+        first = ReplicationRule(
+            "m", 2, True, Filter(prefix="in/"), "copies", ("one",), delete_markers=True, since=100.0
+        )
+        tables.put(f"{REPLICATION}uid", ReplicationRules((rule, first)).to_json())
+        topics.create(LOG, 2)
+        create_replication_topics(topics)
+        self.clock = NOW
+        stop, now = Flag(), lambda: self.clock
+        self.populator = Populator(tables, topics, log_topic=LOG, stop=stop, now=now)
+        self.processor = StatusProcessor(tables, topics, lease_seconds=30, stop=stop, now=now)
+        self.failed = FailedConsumer(tables, topics, hours=1, lease_seconds=30, stop=stop)
+
+    def log(self, *events: Event) -> None:
+        records = [Record(record_key(event.bucket_uid, event.key), event.to_bytes()) for event in events]
+        self.topics.append(LOG, records)
+        while self.populator.run_once(0.2):
+            pass
+
+    def tell(self, *updates: StatusUpdate) -> None:
+        send(self.topics, STATUS_TOPIC, updates)
+        self.settle()
+
+    def settle(self) -> None:
+        while self.processor.run_once(0.2):
+            pass
+        while self.failed.run_once(0.2):
+            pass
+
+    def tasks(self) -> list[ReplicationTask]:
+        found = appended_since(self.topics, REPLICATION_TOPIC, [0] * 4)
+        return [ReplicationTask.from_bytes(message.value) for message in found]
+
+    def record(self, version: str, key: str = "in/k") -> ReplicationRecord | None:
+        text = self.tables.get(entry_of("uid", key, version))
+        return ReplicationRecord.from_json(text) if text is not None else None
+
+    def status(self, version: str, site: str = "one") -> Status | None:
+        record = self.record(version)
+        state = record.at(site) if record is not None else None
+        return state.status if state is not None else None
+
+    def entries(self, prefix: str) -> dict[str, str]:
+        return dict(self.tables.scan(prefix))
+
+    def close(self) -> None:
+        self.populator.close()
+        self.processor.close()
+        self.failed.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    tables = SqliteTables(tmp_path / "tables.db")
+    topics = FileTopics(tmp_path / "topics", lease_seconds=30)
+    made = Place(tables, topics)
+    yield made
+    made.close()
+    topics.close()
+    tables.close()
+
+
+def event(number: int, kind: EventKind = EventKind.PUT, **fields: Any) -> Event:
+    values = {"key": "in/k", "version_id": f"v{number}", "size": 5, "bucket": "photos", "bucket_uid": "uid"}
+    return Event(ts_ns=(1000 + number) * SECOND, operation=kind, pool="p", **(values | fields))
+
+
+def update(number: int, status: Status, site: str = "one", **fields: Any) -> StatusUpdate:
+    where = {"bucket": "photos", "bucket_uid": "uid", "key": "in/k", "version_id": f"v{number}"}
+    return StatusUpdate(**where, site=site, status=status, at=NOW, **fields)
+
+
+def test_a_version_gets_a_record_an_open_entry_for_each_site_and_a_task(place: Place) -> None:
+    place.log(event(1), event(2, key="out/k"), event(3, bucket_uid="another"), event(4, EventKind.MOVED))
+    record = place.record("v1")
+    assert record is not None
+    assert (record.status, [state.site for state in record.sites], record.size) == (Status.PENDING, ["one", "two"], 5)
+    assert len(place.entries(OPEN)) == 2
+    assert [(task.version_id, task.sites) for task in place.tasks()] == [("v1", ("one", "two"))]
+    assert len(place.entries(RECORDS)) == 1
+
+
+def test_a_marker_goes_where_rules_send_markers(place: Place) -> None:
+    place.log(event(1, EventKind.DELETE_MARKER))
+    record = place.record("v1")
+    assert record is not None
+    assert (record.is_marker, [state.site for state in record.sites]) == (True, ["one"])
+
+
+def test_what_was_written_before_the_rules_stays(place: Place) -> None:
+    place.log(event(-901), event(-900))
+    assert [task.version_id for task in place.tasks()] == ["v-900"]
+
+
+def test_versions_without_an_id_stay(place: Place) -> None:
+    place.log(event(1, version_id=""), event(2, version_id="null"))
+    assert place.tasks() == []
+
+
+def test_a_replica_has_a_record_and_no_task(place: Place) -> None:
+    place.log(event(1, is_replica=True))
+    record = place.record("v1")
+    assert record is not None
+    assert (record.status, place.tasks(), place.entries(OPEN)) == (Status.REPLICA, [], {})
+
+
+def test_events_that_come_twice_leave_records_alone(place: Place) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.COMPLETED, replica_version_id="c"))
+    place.log(event(1))
+    assert place.status("v1") is Status.COMPLETED
+    assert len(place.tasks()) == 2
+
+
+def test_tags_that_change_are_brought_to_the_sites_that_have_not_failed(place: Place) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.COMPLETED, replica_version_id="c"), update(1, Status.FAILED, "two"))
+    place.log(event(2, EventKind.TAGGING, version_id=""))
+    place.settle()
+    assert (place.status("v1"), place.status("v1", "two")) == (Status.PENDING, Status.FAILED)
+    task = place.tasks()[-1]
+    assert (task.version_id, task.content, task.sites) == ("v1", Content.TAGS, ("one",))
+
+
+def test_a_version_that_is_deleted_takes_its_record_along(place: Place) -> None:
+    place.log(event(1), event(2))
+    place.tell(update(1, Status.COMPLETED), update(2, Status.COMPLETED))
+    place.log(event(3, EventKind.DELETE, version_id="v1"))
+    place.settle()
+    assert (place.record("v1"), place.status("v2")) == (None, Status.COMPLETED)
+    (count,) = place.entries(COUNTS).values()
+    assert ArrivedCount.from_json(count) == ArrivedCount(1, 5)
+    place.tell(update(1, Status.COMPLETED))  # which was on its way
+    assert place.record("v1") is None
+
+
+def test_a_version_that_is_deleted_right_away_is_never_recorded(place: Place) -> None:
+    place.log(event(1), event(2, EventKind.DELETE, version_id="v1"))
+    place.settle()
+    assert (place.entries(RECORDS), place.entries(OPEN)) == ({}, {})
+
+
+def test_a_deleted_bucket_takes_all_along_also_without_rules(place: Place) -> None:
+    place.log(event(1), event(2))
+    place.tables.delete(f"{REPLICATION}uid")
+    place.log(event(3, EventKind.BUCKET_DELETED, key="", version_id=""))
+    place.settle()
+    assert (place.entries(RECORDS), place.entries(OPEN)) == ({}, {})
+
+
+def test_a_status_changes_record_entry_and_counts_once(place: Place) -> None:
+    place.log(event(1))
+    for _ in range(3):
+        place.tell(update(1, Status.COMPLETED, replica_version_id="c", replica_etag="e"))
+    assert [entry.split("/")[0] for entry in place.entries(OPEN)] == [f"{OPEN}two"]
+    (count,) = place.entries(COUNTS).values()
+    assert ArrivedCount.from_json(count) == ArrivedCount(1, 5)
+    (interval,) = place.entries(INTERVALS).values()
+    assert IntervalCount.from_json(interval) == IntervalCount(1, 5)
+
+
+def test_intervals_are_forgotten_after_their_hours(place: Place) -> None:
+    place.log(event(1), event(2))
+    place.tell(update(1, Status.COMPLETED))
+    place.clock += 25 * 3600
+    place.tell(update(2, Status.COMPLETED))
+    (interval,) = place.entries(INTERVALS).values()
+    assert IntervalCount.from_json(interval) == IntervalCount(1, 5)
+
+
+def test_a_failure_is_listed_and_audited_and_a_retry_takes_it_out_of_both_counts(place: Place) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.FAILED, reason="away"))
+    assert list(place.entries(FAILED)) == [f"{FAILED}photos:in/k:v1:one"]
+    assert place.entries(COUNTS) == {}
+    place.tell(update(1, Status.PENDING, is_retry=True))
+    audited = [
+        StatusUpdate.from_bytes(each.value) for each in appended_since(place.topics, REPLICATION_AUDIT_TOPIC, [0] * 4)
+    ]
+    assert [(each.status, each.reason, each.is_retry) for each in audited] == [
+        (Status.FAILED, "away", False),
+        (Status.PENDING, "", True),
+    ]
+
+
+def test_a_failure_that_was_retried_before_it_was_listed_is_not_listed(place: Place) -> None:
+    place.log(event(1))
+    send(place.topics, STATUS_TOPIC, [update(1, Status.FAILED), update(1, Status.PENDING, is_retry=True)])
+    place.settle()
+    assert place.entries(FAILED) == {}
+
+
+def test_finished_messages_go_when_all_sites_are_through(place: Place) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.COMPLETED))
+    assert trim_finished(place.topics, ["one"]) == 1  # the status; nobody read the task
+    assert len(place.tasks()) == 1
