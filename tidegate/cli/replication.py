@@ -18,7 +18,8 @@ from tidegate.cli.moments import DURATION
 from tidegate.cli.printing import print_done, print_list
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Conflict
-from tidegate.replication.desk import ALL, ReplicationDesk
+from tidegate.core.locations import EVERY_SITE
+from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.failure_retry import FailureRetry
 from tidegate.replication.failures import FailureReader, FailureView, Selection, view_failure
 from tidegate.replication.site_health import health_of
@@ -91,7 +92,9 @@ def resume(invocation: Invocation, site: str, seconds: float | None) -> None:
         else:
             sites = desk.resume_in(sites, seconds, now=time.time())
             if not sites:
-                raise Conflict(f"{'no site is' if site == ALL else f'site {site} is not'} paused: nothing to resume")
+                raise Conflict(
+                    f"{'no site is' if site == EVERY_SITE else f'site {site} is not'} paused: nothing to resume"
+                )
     when = "now" if seconds is None else f"in {seconds:g} seconds"
     print_done(
         f"To resume {when}: {', '.join(sites)}.", {"resumed": sites, "in": seconds or 0}, as_json=invocation.json
@@ -99,7 +102,7 @@ def resume(invocation: Invocation, site: str, seconds: float | None) -> None:
 
 
 @replication.command()
-@click.argument("site", default=ALL)
+@click.argument("site", default=EVERY_SITE)
 @pass_invocation
 def health(invocation: Invocation, site: str) -> None:
     """Tells whether SITE, or each, can be reached; ends with code 1 if one cannot.

@@ -17,6 +17,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HOST = re.compile(r"[a-z0-9._:-]+", re.IGNORECASE)
 _LONGEST_PREFIX = 256
 STANDARD = "STANDARD"
+# What operators call all sites of replication together.
+EVERY_SITE = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def complete_prefix(prefix: str) -> str:
 
 def check_location(location: Location, others: Iterable[Location] = ()) -> Location:
     """Gives the location back if it can be one. Raises `InvalidInput`. `others` are the locations that exist."""
+    if location.name == EVERY_SITE:
+        raise InvalidInput(f"a location cannot be called {EVERY_SITE!r}, which stands for all sites of replication")
     if not _NAME.fullmatch(location.name):
         raise InvalidInput(
             f"{location.name!r} is not the name of a location: use 1 to 24 lowercase letters, digits and hyphens, "

@@ -11,6 +11,7 @@ from tidegate.core.errors import AlreadyExists, Conflict, NotFound
 from tidegate.core.locations import Location, check_location, complete_prefix
 from tidegate.core.placements import PLACEMENTS, Placement
 from tidegate.core.records import Bucket
+from tidegate.core.replication.records import OPEN, OpenVersion, Status
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.trash import TRASH, TrashRecord
 from tidegate.movement.location_check import CheckResult, check_store
@@ -157,6 +158,12 @@ class Locations:
                 raise Conflict(
                     f"the replication rules of bucket {bucket} name location {name}: "
                     "take it out of them first (aws s3api put-bucket-replication or delete-bucket-replication)"
+                )
+        for _, text in every(self._tables, f"{OPEN}{name}/"):
+            if (version := OpenVersion.from_json(text)).status is Status.PENDING:
+                raise Conflict(
+                    f"versions of bucket {version.bucket} are on their way to site {name}: try again when they have "
+                    "arrived or failed (tidegate replication status)"
                 )
         for _, text in every(self._tables, TRASH):
             if needle in text and (kept := TrashRecord.from_json(text).placement).location == name:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, Field
 
 from tidegate.core.errors import InvalidInput, NotFound
-from tidegate.core.locations import Location
+from tidegate.core.locations import EVERY_SITE, Location
 from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC, StatusUpdate
 from tidegate.core.replication.metric_views import (
     THROUGHPUT_SECONDS,
@@ -31,8 +31,6 @@ from tidegate.replication.topics import create_replication_topics
 from tidegate.topic_pages import newest
 from tidegate.views import filled
 
-# Stands for every site.
-ALL = "all"
 HOUR_SECONDS = 3600.0
 MOST_HOURS = 24 * 366
 
@@ -92,10 +90,10 @@ class ReplicationDesk:
 
     # --- sites -----------------------------------------------------------------------------------
 
-    def sites(self, name: str = ALL) -> list[str]:
+    def sites(self, name: str = EVERY_SITE) -> list[str]:
         """The site of that name, or all that can be one."""
         found = [location.name for location in self.locations()]
-        return found if name == ALL else [_checked(name, found)]
+        return found if name == EVERY_SITE else [_checked(name, found)]
 
     def status(self, bucket: str = "", *, now: float) -> list[SiteStatusView]:
         """Of all buckets, or of one."""
@@ -134,9 +132,9 @@ class ReplicationDesk:
     # --- metrics ---------------------------------------------------------------------------------
 
     def metrics(self, site: str, wanted: Iterable[Metric], *, now: float) -> dict[str, Shown]:
-        """In Backbeat's shapes. `site` may be `ALL`."""
+        """In Backbeat's shapes. `site` may be `EVERY_SITE`."""
         queries = ReplicationQueries(self.tables)
-        sites = sorted({*self.sites(), *queries.sites()}) if site == ALL else self.sites(site)
+        sites = sorted({*self.sites(), *queries.sites()}) if site == EVERY_SITE else self.sites(site)
         figures, traffic = SiteFigures(""), Traffic()
         for each in sites:
             figures += queries.figures(each)

@@ -14,8 +14,9 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from tidegate.core import codec
 from tidegate.core.errors import InvalidInput
+from tidegate.core.locations import EVERY_SITE
 from tidegate.core.replication.metric_views import Metric
-from tidegate.replication.desk import ALL, HOUR_SECONDS, ReplicationDesk
+from tidegate.replication.desk import HOUR_SECONDS, ReplicationDesk
 from tidegate.web.access import require_token
 from tidegate.web.api import ERRORS
 from tidegate.web.crr_failed import Body, shown_moment
@@ -56,7 +57,7 @@ _VersionId = Annotated[str, Query(alias="versionId", max_length=255, description
 
 @router.get("/crr/status", summary="Of each site: enabled, or disabled while it is paused")
 def all_statuses(desk: _Desk) -> dict[str, str]:
-    return site_status(desk, ALL)
+    return site_status(desk, EVERY_SITE)
 
 
 @router.get("/crr/status/{site}", summary="The same of one site")
@@ -67,7 +68,7 @@ def site_status(desk: _Desk, site: str) -> dict[str, str]:
 
 @router.post("/crr/pause", summary="Pause all sites; what is for them waits")
 def pause_all(desk: _Desk) -> dict[str, str]:
-    return pause_site(desk, ALL)
+    return pause_site(desk, EVERY_SITE)
 
 
 @router.post("/crr/pause/{site}", summary="Pause a site, until it is resumed")
@@ -78,7 +79,7 @@ def pause_site(desk: _Desk, site: str) -> dict[str, str]:
 
 @router.post("/crr/resume", summary="Resume all sites")
 def resume_all(desk: _Desk) -> dict[str, str]:
-    return resume_site(desk, ALL)
+    return resume_site(desk, EVERY_SITE)
 
 
 @router.post("/crr/resume/{site}", summary="Resume a site now")
@@ -127,10 +128,10 @@ def all_metrics(desk: _Desk, site: str) -> dict[str, Any]:
     "/metrics/crr/{site}/{metric}", summary="One of backlog, completions, failures, throughput and pending; or all"
 )
 def one_metric(desk: _Desk, site: str, metric: str) -> dict[str, Any]:
-    if metric == ALL:
+    if metric == EVERY_SITE:
         return all_metrics(desk, site)
     if metric not in set(Metric):
-        raise InvalidInput(f"there is no metric {metric!r}: ask for {', '.join(Metric)} or {ALL}")
+        raise InvalidInput(f"there is no metric {metric!r}: ask for {', '.join(Metric)} or {EVERY_SITE}")
     return desk.metrics(site, [Metric(metric)], now=time.time())
 
 

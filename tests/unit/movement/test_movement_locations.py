@@ -16,6 +16,7 @@ from tidegate.core.lifecycle.rules import Filter
 from tidegate.core.locations import Location
 from tidegate.core.placements import Placement
 from tidegate.core.records import Bucket
+from tidegate.core.replication.records import OpenVersion, Status, open_entry
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.movement.location_views import view_location
 from tidegate.movement.locations import Locations
@@ -111,6 +112,8 @@ def test_what_is_wrong_with_a_location_is_told_before_anything_is_kept(make: Mak
     locations = make()
     with pytest.raises(InvalidInput):
         locations.create("Cold", **OPTIONS)
+    with pytest.raises(InvalidInput, match="stands for all sites"):
+        locations.create("all", **OPTIONS)
     with pytest.raises(InvalidInput, match=r"authorities\.pem"):
         secure = OPTIONS | {"endpoint": "https://127.0.0.1:1", "ca_file": str(tmp_path / "authorities.pem")}
         locations.create("cold", **secure)
@@ -178,6 +181,19 @@ def test_a_location_stays_while_replication_rules_name_it(make: Make, tables: Ta
     tables.delete(REPLICATION + bucket.uid)
     locations.remove("near")
     assert [location.name for location in locations.all()] == ["far"]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_a_location_stays_while_versions_are_on_their_way_to_it(make: Make, tables: Tables, status: Status) -> None:
+    locations = make()
+    locations.create("cold", **OPTIONS)
+    tables.put(open_entry("cold", "uid", "a/b:c", "v1"), OpenVersion("photos", status, 1, 0.0, 5).to_json())
+    if status is Status.PENDING:
+        with pytest.raises(Conflict, match="versions of bucket photos are on their way to site cold"):
+            locations.remove("cold")
+    else:
+        locations.remove("cold")
+    assert [location.name for location in locations.all()] == (["cold"] if status is Status.PENDING else [])
 
 
 def test_a_location_stays_if_a_copy_begins_while_it_is_removed(make: Make, tables: Tables) -> None:

@@ -13,7 +13,7 @@ from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.errors import InvalidInput, NotFound, Unavailable
 from tidegate.core.lifecycle.rules import Filter
-from tidegate.core.locations import Location
+from tidegate.core.locations import EVERY_SITE, Location
 from tidegate.core.replication.counts import (
     INTERVAL_SECONDS,
     ArrivedCount,
@@ -28,7 +28,7 @@ from tidegate.core.replication.metric_views import Metric
 from tidegate.core.replication.records import SiteState, Status
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.ports import Store, Tables
-from tidegate.replication.desk import ALL, ReplicationDesk
+from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.gauges import ReplicationGauges
 from tidegate.replication.topics import create_replication_topics, send
 
@@ -125,7 +125,7 @@ def test_metrics_have_the_shapes_of_backbeat(tables: Tables, desk: ReplicationDe
             "results": {"count": 0, "size": 0},
         },
     }
-    total = desk.metrics(ALL, [Metric.BACKLOG, Metric.COMPLETIONS], now=NOW)
+    total = desk.metrics(EVERY_SITE, [Metric.BACKLOG, Metric.COMPLETIONS], now=NOW)
     assert [shown["results"] for shown in total.values()] == [
         {"count": 2, "size": 20},
         {"count": 27, "size": 5400},
