@@ -3,8 +3,8 @@
 While the site is paused, clients put the objects through the gateway. Then it is resumed, and what counts is the time
 until each version has arrived and its status says so. rclone has the same objects in a bare store and brings them to
 the store behind the site, as many at a time, and so does SeaweedFS's own `weed filer.sync`, which has no goal. At the
-end stands how long the statuses took after the last copy had been made. Rounds alternate over the ways; what is shown
-are medians.
+end stands how long the statuses took after the replicator had acknowledged its last task. Rounds alternate over the
+ways; what is shown are medians.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATIENCE_SECONDS = 1800.0
 
 @dataclass(slots=True)
 class Measured:
-    """`lags` are the seconds between the last copy and the last status, one for each round."""
+    """`lags` are the seconds between the last task, acknowledged, and the last status, one for each round."""
 
     figures: Figures
     lags: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ def run(objects: int = 5000, rounds: int = 2, *, as_json: bool = False) -> None:
         return
     for each in found:
         lag = statistics.median(each.lags)
-        print(f"{each.figures.table()}\nstatuses came {lag:.2f} s after the last copy\n", flush=True)
+        print(f"{each.figures.table()}\nstatuses came {lag:.2f} s after the last task\n", flush=True)
 
 
 @click.command()
@@ -118,11 +118,11 @@ def _replicated(stores: Stores, bucket: str, case: Case, names: list[str], found
         _wait(lambda: topics.lag(stores.settings.metalog.topic, POPULATOR_GROUP) == 0)
         used, began = cpu_used(stores.service.data), time.monotonic()
         pauses.resume(tables, LOCATION)
-        copied_at = _seen_to(tables, topics, uid)
+        done_at = _seen_to(tables, topics, uid)
         seconds = time.monotonic() - began
         found.figures.cpu.append(cpu_between(used, cpu_used(stores.service.data)))
         figures = ReplicationQueries(tables).figures(LOCATION, uid)
-    found.lags.append(began + seconds - copied_at)
+    found.lags.append(began + seconds - done_at)
     if (figures.completed.count, figures.failed.count) != (case.objects, 0):
         raise SystemExit(f"{figures.completed.count} versions have arrived, not {case.objects}: {figures}")
     check_arrived(stores.location, copies, "", case)
@@ -130,12 +130,12 @@ def _replicated(stores: Stores, bucket: str, case: Case, names: list[str], found
 
 
 def _seen_to(tables: Tables, topics: Topics, uid: str) -> float:
-    """Waits until nothing is pending any more; gives the moment at which the replicator had made all copies."""
+    """Waits until nothing is pending any more; gives the moment at which the replicator had no task left."""
     queries, group = ReplicationQueries(tables), replicator_group(LOCATION)
     _wait(lambda: topics.lag(REPLICATION_TOPIC, group) == 0)
-    copied_at = time.monotonic()
+    done_at = time.monotonic()
     _wait(lambda: queries.figures(LOCATION, uid).pending.count == 0)
-    return copied_at
+    return done_at
 
 
 def _wait(is_so: Callable[[], bool]) -> None:
