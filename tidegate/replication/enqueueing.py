@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
+from tidegate.core.replication.messages import (
+    REPLICATION_TOPIC,
+    STATUS_TOPIC,
+    ReplicationTask,
+    StatusUpdate,
+    VersionRetimed,
+)
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.ports import Tables, Topics
 from tidegate.replication.topics import send
@@ -23,11 +29,16 @@ def queued(record: ReplicationRecord, targets: dict[str, str], *, now: float) ->
 def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord], *, is_check: bool = False) -> int:
     """Says how many tasks were sent. The versions' sites are PENDING; one without sites gets a record alone.
 
+    A version that the log tells of once more, at a later time, gets that time: the log does so where it learnt of an
+    earlier one too late, and where a version was brought back. Its task is sent before its record changes, so that one
+    that is broken off in between is sent again.
+
     With `is_check` (a backfill) the sites of records that stand become PENDING again, be they new or said to have it,
     and a copy that is not there is made again.
     """
     entries: dict[str, str | None] = {}
     updates: list[StatusUpdate] = []
+    earlier: dict[str, int] = {}
     for version in versions:
         if version.entry in entries:
             continue
@@ -36,11 +47,18 @@ def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord
             entries |= {version.entry: version.to_json(), **version.open_entries()}
         elif is_check:
             updates += _reopened(ReplicationRecord.from_json(text), version)
+        elif (known := ReplicationRecord.from_json(text)).ts_ns < version.ts_ns:
+            earlier[version.entry] = known.ts_ns
     if entries:
         tables.change(entries)
     send(topics, STATUS_TOPIC, updates)
-    tasks = [_task(version, is_check=is_check) for version in versions if version.sites]
+    tasks = [
+        _task(version, is_check=is_check, earlier_ns=earlier.get(version.entry, 0))
+        for version in versions
+        if version.sites
+    ]
     send(topics, REPLICATION_TOPIC, tasks)
+    send(topics, STATUS_TOPIC, [_retimed(version) for version in versions if version.entry in earlier])
     return len(tasks)
 
 
@@ -60,7 +78,17 @@ def _reopened(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[S
             )
 
 
-def _task(version: ReplicationRecord, *, is_check: bool) -> ReplicationTask:
+def _retimed(version: ReplicationRecord) -> VersionRetimed:
+    return VersionRetimed(
+        bucket=version.bucket,
+        bucket_uid=version.bucket_uid,
+        key=version.key,
+        version_id=version.version_id,
+        ts_ns=version.ts_ns,
+    )
+
+
+def _task(version: ReplicationRecord, *, is_check: bool, earlier_ns: int) -> ReplicationTask:
     return ReplicationTask(
         bucket=version.bucket,
         bucket_uid=version.bucket_uid,
@@ -69,4 +97,5 @@ def _task(version: ReplicationRecord, *, is_check: bool) -> ReplicationTask:
         ts_ns=version.ts_ns,
         sites=tuple(state.site for state in version.sites),
         is_check=is_check,
+        earlier_ns=earlier_ns,
     )

@@ -14,8 +14,7 @@ from tidegate.core.replication.messages import (
     STATUS_TOPIC,
     Content,
     ReplicationTask,
-    StatusUpdate,
-    VersionGone,
+    StatusMessage,
 )
 from tidegate.core.replication.records import RECORDS, ReplicationRecord, Status, entries_of_key, entry_of
 from tidegate.core.replication.rules import REPLICATION
@@ -32,7 +31,7 @@ class EventBatch:
         self._topics = topics
         self._now = now
         self._versions: dict[str, ReplicationRecord] = {}
-        self._statuses: list[StatusUpdate | VersionGone] = []
+        self._statuses: list[StatusMessage] = []
         self._tasks: list[ReplicationTask] = []
         self._deleted_buckets: list[str] = []
 

@@ -13,7 +13,7 @@ from enum import Enum
 
 from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.pending_deletes import PendingDelete
-from tidegate.core.replication.messages import Content, ReplicationTask, StatusUpdate, VersionGone
+from tidegate.core.replication.messages import Content, ReplicationTask, StatusMessage, VersionGone
 from tidegate.core.replication.ordering import SiteVersion, already_there, has_copy, state_at, to_put
 from tidegate.core.replication.records import ReplicationRecord, Status, entries_of_key
 from tidegate.movement.source_reader import Stopped
@@ -52,7 +52,7 @@ class Outcome:
 
     result: Result
     reason: str = ""
-    messages: tuple[StatusUpdate | VersionGone, ...] = ()
+    messages: tuple[StatusMessage, ...] = ()
     released: tuple[PendingDelete, ...] = ()
 
 
@@ -79,6 +79,7 @@ class KeyReplication:
         self._trouble: TidegateError | None = None
 
     def outcomes(self, wanted: Sequence[Wanted]) -> list[Outcome]:
+        self._records = _retimed(self._records, [each.task for each in wanted])
         return [self._outcome(each) for each in wanted]
 
     def _outcome(self, wanted: Wanted) -> Outcome:
@@ -91,7 +92,7 @@ class KeyReplication:
             return self._failure(wanted, record, self._trouble, is_own=isinstance(self._trouble, Unavailable))
         try:
             copy = self._copy_still_there(wanted.task, record)
-            if copy is None:
+            if copy is None or wanted.task.earlier_ns:
                 return self._put_in_order(wanted, record)
             return self._kept_up(wanted.task, record, copy)
         except Stopped:
@@ -135,9 +136,16 @@ class KeyReplication:
         bucket = state_at(record, self._site.name).bucket
         if not record.is_marker:
             return is_copy(self._site.store.head(bucket, record.key, copy.version_id), record)
+        if self._is_of_another(record, copy):
+            return False
         page = self._site.store.list_versions(bucket, prefix=record.key)
         shown = {version.version_id for version in page.versions if version.key == record.key and version.is_marker}
         return copy.version_id in shown
+
+    def _is_of_another(self, record: ReplicationRecord, copy: StoredVersion) -> bool:
+        """Whether an older version has this very copy, and so this one has none."""
+        copies = (self._copy_of(each) for each in self._records.values() if each.ts_ns < record.ts_ns)
+        return any(each is not None and each.version_id == copy.version_id for each in copies)
 
     def _kept_up(self, task: ReplicationTask, record: ReplicationRecord, copy: StoredVersion) -> Outcome:
         """Its tags may have been changed since it arrived. Its status is told again, behind whatever else was."""
@@ -150,7 +158,7 @@ class KeyReplication:
     # --- versions that have not ------------------------------------------------------------------
 
     def _put_in_order(self, wanted: Wanted, record: ReplicationRecord) -> Outcome:
-        sequence, arrived = self._sequence(record)
+        sequence, arrived = self._sequence(record, since_ns=wanted.task.earlier_ns)
         shown = () if self._is_fresh(wanted, sequence, arrived) else self._shown(record)
         done: list[tuple[ReplicationRecord, StoredVersion]] = []
         gone: list[VersionGone] = []
@@ -164,7 +172,9 @@ class KeyReplication:
                 return self._broken_off(wanted, record, error, done, gone, sequence[place:], arrived)
         return self._arrived(done, gone, arrived)
 
-    def _sequence(self, record: ReplicationRecord) -> tuple[tuple[ReplicationRecord, ...], dict[str, StoredVersion]]:
+    def _sequence(
+        self, record: ReplicationRecord, *, since_ns: int
+    ) -> tuple[tuple[ReplicationRecord, ...], dict[str, StoredVersion]]:
         """What is to be put, and the copies that there are."""
         bucket = state_at(record, self._site.name).bucket
         here = [
@@ -174,7 +184,7 @@ class KeyReplication:
             and (each.version_id not in self._failed or each is record)
         ]
         arrived = {each.version_id: copy for each in here if (copy := self._copy_of(each)) is not None}
-        return to_put(here, self._site.name, record, arrived), arrived
+        return to_put(here, self._site.name, record, arrived, since_ns=since_ns), arrived
 
     def _is_fresh(
         self, wanted: Wanted, sequence: Sequence[ReplicationRecord], arrived: dict[str, StoredVersion]
@@ -190,7 +200,9 @@ class KeyReplication:
     def _shown(self, record: ReplicationRecord) -> tuple[SiteVersion, ...]:
         bucket = state_at(record, self._site.name).bucket
         here = [each for each in self._records.values() if state_at(each, self._site.name).bucket == bucket]
-        return versions_at(self._site.store, self._site.name, bucket, self._key, here)
+        known = ((each, self._copy_of(each)) for each in reversed(here))  # of two with one copy, the older has it
+        copies = {copy.version_id: each.version_id for each, copy in known if copy is not None}
+        return versions_at(self._site.store, bucket, self._key, {each.bucket_uid for each in here}, copies)
 
     def _put(self, record: ReplicationRecord) -> StoredVersion:
         if not self._may_begin():
@@ -205,7 +217,7 @@ class KeyReplication:
         earlier: dict[str, StoredVersion],
     ) -> Outcome:
         """Earlier copies of what was put again are released."""
-        messages: list[StatusUpdate | VersionGone] = list(gone)
+        messages: list[StatusMessage] = list(gone)
         released: list[PendingDelete] = []
         for record, copy in done:
             self._site.memory.arrived(record, copy)
@@ -279,6 +291,15 @@ def _records(tables: Tables, site: str, bucket_uid: str, key: str) -> dict[str, 
     found = [ReplicationRecord.from_json(text) for text in _texts(tables, entries_of_key(bucket_uid, key))]
     chosen = [record for record in found if record.at(site) is not None]
     return {record.version_id: record for record in sorted(chosen, key=lambda record: record.ts_ns)}
+
+
+def _retimed(records: dict[str, ReplicationRecord], tasks: Sequence[ReplicationTask]) -> dict[str, ReplicationRecord]:
+    """With the times that tasks tell, which records get a moment later; the oldest first again."""
+    for task in tasks:
+        record = records.get(task.version_id)
+        if task.earlier_ns and record is not None and record.ts_ns < task.ts_ns:
+            records[task.version_id] = replace(record, ts_ns=task.ts_ns)
+    return dict(sorted(records.items(), key=lambda item: item[1].ts_ns))
 
 
 def _texts(tables: Tables, prefix: str) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.listings import ListedVersion
 from tidegate.core.pending_deletes import Component
 from tidegate.core.placements import RESERVED_METADATA
-from tidegate.core.replication.ordering import SiteVersion, state_at
+from tidegate.core.replication.ordering import SiteVersion
 from tidegate.core.replication.records import ReplicationRecord
 from tidegate.core.replication.replicas import COMPONENT_HEADER
 from tidegate.ports import Store, StoredHead
@@ -20,22 +20,19 @@ _NO_IDS = frozenset({"", NULL_VERSION})
 
 
 def versions_at(
-    store: Store, site: str, bucket: str, key: str, records: Sequence[ReplicationRecord]
+    store: Store, bucket: str, key: str, uids: Collection[str], copies: Mapping[str, str]
 ) -> tuple[SiteVersion, ...]:
-    """The oldest first, of the newest thousand. `records` are those of the key that go to this bucket: what they name
-    as their copies need not be asked for."""
-    known: dict[str, str] = {}
-    for record in records:
-        copy = state_at(record, site).replica_version_id
-        if copy not in _NO_IDS:
-            known[copy] = record.version_id
+    """The oldest first, of the newest thousand. `copies` are those that are known, with the versions of the source that
+    they are copies of: they need not be asked for. `uids` are those of the buckets that the key may come from."""
+    known = {copy: version_id for copy, version_id in copies.items() if copy not in _NO_IDS}
     page = store.list_versions(bucket, prefix=key, limit=_PAGE)
     listed = [version for version in page.versions if version.key == key]
-    uids = {record.bucket_uid for record in records}
     return tuple(_seen(store, bucket, version, known, uids) for version in reversed(listed))
 
 
-def _seen(store: Store, bucket: str, version: ListedVersion, known: dict[str, str], uids: set[str]) -> SiteVersion:
+def _seen(
+    store: Store, bucket: str, version: ListedVersion, known: Mapping[str, str], uids: Collection[str]
+) -> SiteVersion:
     replica_of = known.get(version.version_id, "")
     if replica_of or version.is_marker:
         return SiteVersion(version.version_id, version.etag.strip('"'), version.is_marker, replica_of)
@@ -50,7 +47,7 @@ def is_copy(head: StoredHead | None, record: ReplicationRecord) -> bool:
     return head is not None and _source_of(head, {record.bucket_uid}) == record.version_id
 
 
-def _source_of(head: StoredHead, uids: set[str]) -> str:
+def _source_of(head: StoredHead, uids: Collection[str]) -> str:
     """The version that an object says it is a copy of; nothing if it is none of these buckets."""
     headers = head.headers
     if headers.get(COMPONENT_HEADER, "") != Component.REPLICA or headers.get(_UID_HEADER, "") not in uids:

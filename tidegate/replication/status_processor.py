@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Event as Flag
 
 from tidegate.core.replication.counts import ArrivedCount, ArrivedKey
@@ -19,8 +20,10 @@ from tidegate.core.replication.messages import (
     STATUS_GROUP,
     STATUS_TOPIC,
     FailedVersion,
+    StatusMessage,
     StatusUpdate,
     VersionGone,
+    VersionRetimed,
     read_status,
     record_key,
 )
@@ -34,8 +37,6 @@ from tidegate.workers.delivery import DONE, Answer, Delivery
 from tidegate.workers.worker import Worker
 
 _FIRST_BATCH, _LEAST, _MOST = 200, 50, 1000
-
-_Message = StatusUpdate | VersionGone
 
 
 class StatusProcessor:
@@ -54,7 +55,7 @@ class StatusProcessor:
         self._topics = topics
         self._intervals = IntervalCounts(tables)
         self._now = now
-        self._worker: Worker[_Message] = Worker(
+        self._worker: Worker[StatusMessage] = Worker(
             topics,
             tables,
             topic=STATUS_TOPIC,
@@ -71,7 +72,7 @@ class StatusProcessor:
     def close(self) -> None:
         self._worker.close()
 
-    def _process(self, deliveries: Sequence[Delivery[_Message]]) -> Iterator[Answer]:
+    def _process(self, deliveries: Sequence[Delivery[StatusMessage]]) -> Iterator[Answer]:
         """When the tables or topics are away, all of it comes again, in its order."""
         changes = _Changes(self._tables, self._intervals, self._now())
         for delivery in deliveries:
@@ -84,7 +85,7 @@ class StatusProcessor:
             self._topics.append(FAILED_TOPIC, [_failed_record(update) for update in failed])
         yield from [DONE] * len(deliveries)
 
-    def _record(self, deliveries: Sequence[Delivery[_Message]]) -> None:
+    def _record(self, deliveries: Sequence[Delivery[StatusMessage]]) -> None:
         """Failures and retries, in the audit trail."""
         again = next((delivery for delivery in deliveries if delivery.prior is not None), None)
         known = set(again.appended_before(REPLICATION_AUDIT_TOPIC)) if again is not None else set()
@@ -106,7 +107,7 @@ class _Changes:
         self._counts: dict[str, ArrivedCount] = {}
         self._entries: dict[str, str | None] = {}
 
-    def add(self, message: _Message, partition: int) -> None:
+    def add(self, message: StatusMessage, partition: int) -> None:
         entry = entry_of(message.bucket_uid, message.key, message.version_id)
         before = self._record(entry)
         if before is None:
@@ -115,6 +116,9 @@ class _Changes:
             after = None
             self._entries[entry] = None
             self._entries |= dict.fromkeys(before.open_entries())
+        elif isinstance(message, VersionRetimed):
+            after = replace(before, ts_ns=max(before.ts_ns, message.ts_ns))
+            self._entries |= {entry: after.to_json(), **after.open_entries()}
         else:
             after = updated(before, message)
             if after == before:
@@ -150,7 +154,7 @@ class _Changes:
             self._intervals.add(update.site, partition, update.status, before.size)
 
 
-def _is_audited(message: _Message) -> bool:
+def _is_audited(message: StatusMessage) -> bool:
     return isinstance(message, StatusUpdate) and (message.status is Status.FAILED or message.is_retry)
 
 

@@ -13,8 +13,7 @@ from tidegate.core.replication.messages import (
     STATUS_GROUP,
     STATUS_TOPIC,
     ReplicationTask,
-    StatusUpdate,
-    VersionGone,
+    StatusMessage,
     record_key,
 )
 from tidegate.ports import Record, Topics
@@ -31,14 +30,14 @@ def replicator_group(site: str) -> str:
     return REPLICATOR_GROUP + site
 
 
-def send(topics: Topics, topic: str, messages: Iterable[ReplicationTask | StatusUpdate | VersionGone]) -> None:
+def send(topics: Topics, topic: str, messages: Iterable[ReplicationTask | StatusMessage]) -> None:
     """They are on stable storage when this returns. Messages of one key keep their order."""
     records = [record_of(message) for message in messages]
     if records:
         topics.append(topic, records)
 
 
-def record_of(message: ReplicationTask | StatusUpdate | VersionGone) -> Record:
+def record_of(message: ReplicationTask | StatusMessage) -> Record:
     return Record(record_key(message.bucket_uid, message.key), message.to_bytes())
 
 

@@ -159,6 +159,24 @@ def test_events_that_come_twice_leave_records_alone(place: Place) -> None:
     assert len(place.tasks()) == 2
 
 
+def test_a_version_that_is_told_of_at_a_later_time_gets_that_time_and_a_task_that_says_so(place: Place) -> None:
+    """As the log does when it learns of an earlier version too late: that one first, then what stands above it."""
+    place.log(event(1))
+    place.tell(update(1, Status.COMPLETED, replica_version_id="c"))
+    first = place.record("v1")
+    assert first is not None
+    place.log(event(5, version_id="late"), event(6, version_id="v1"))
+    place.settle()
+    record = place.record("v1")
+    assert record is not None
+    assert (record.ts_ns, record.status, record.sites) == (1006 * SECOND, first.status, first.sites)
+    assert [(task.version_id, task.ts_ns, task.earlier_ns) for task in place.tasks()] == [
+        ("v1", 1001 * SECOND, 0),
+        ("late", 1005 * SECOND, 0),
+        ("v1", 1006 * SECOND, 1001 * SECOND),
+    ]
+
+
 def test_tags_that_change_are_brought_to_the_sites_that_have_not_failed(place: Place) -> None:
     place.log(event(1))
     place.tell(update(1, Status.COMPLETED, replica_version_id="c"), update(1, Status.FAILED, "two"))

@@ -38,7 +38,8 @@ class Content(StrEnum):
 
 class ReplicationTask(Struct, frozen=True, kw_only=True):
     """Replicates one version to the `sites`. `ts_ns` is the time of its event: versions of a key go in this order.
-    `is_check`: a copy that is said to have arrived is looked for, and made again if it is not there."""
+    `is_check`: a copy that is said to have arrived is looked for, and made again if it is not there. `earlier_ns` is
+    the time that a version had before the log told of it once more: what has arrived since is put in order again."""
 
     bucket: str
     bucket_uid: str
@@ -48,6 +49,7 @@ class ReplicationTask(Struct, frozen=True, kw_only=True):
     sites: tuple[str, ...]
     content: Content = Content.VERSION
     is_check: bool = False
+    earlier_ns: int = 0
 
     ACTION = "replicateVersion"
 
@@ -106,10 +108,38 @@ class VersionGone(Struct, frozen=True, kw_only=True):
         return codec.converted(_values(data, _WHAT_GONE), cls, _WHAT_GONE)
 
 
-def read_status(data: bytes) -> StatusUpdate | VersionGone:
+class VersionRetimed(Struct, frozen=True, kw_only=True):
+    """A message of the status topic: the log told of the version once more, at a later time. That is its time among the
+    versions of its key from now on."""
+
+    bucket: str
+    bucket_uid: str
+    key: str
+    version_id: str
+    ts_ns: int
+
+    ACTION = "retimeVersion"
+
+    def to_bytes(self) -> bytes:
+        return _to_bytes(self.ACTION, self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        return codec.converted(_values(data, _WHAT_RETIMED), cls, _WHAT_RETIMED)
+
+
+StatusMessage = StatusUpdate | VersionGone | VersionRetimed
+
+
+def read_status(data: bytes) -> StatusMessage:
     """A message of the status topic."""
-    action = codec.decoded(data, _Message, _WHAT_STATUS).action
-    return VersionGone.from_bytes(data) if action == VersionGone.ACTION else StatusUpdate.from_bytes(data)
+    match codec.decoded(data, _Message, _WHAT_STATUS).action:
+        case VersionGone.ACTION:
+            return VersionGone.from_bytes(data)
+        case VersionRetimed.ACTION:
+            return VersionRetimed.from_bytes(data)
+        case _:
+            return StatusUpdate.from_bytes(data)
 
 
 class FailedVersion(Struct, frozen=True):
@@ -128,6 +158,7 @@ class FailedVersion(Struct, frozen=True):
 _WHAT_TASK = "replication task"
 _WHAT_STATUS = "replication status"
 _WHAT_GONE = "replicated version that is gone"
+_WHAT_RETIMED = "time of a replicated version"
 
 
 def record_key(bucket_uid: str, key: str) -> str:

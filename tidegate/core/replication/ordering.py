@@ -40,18 +40,28 @@ def has_copy(state: SiteState) -> bool:
 
 
 def to_put(
-    records: Sequence[ReplicationRecord], site: str, wanted: ReplicationRecord, arrived: Collection[str]
+    records: Sequence[ReplicationRecord],
+    site: str,
+    wanted: ReplicationRecord,
+    arrived: Collection[str],
+    *,
+    since_ns: int = 0,
 ) -> tuple[ReplicationRecord, ...]:
     """What is to be put so that the wanted version arrives in its order: itself, what is older and waits, and what is
     newer than any of them and has arrived. `records` are those of the key that go to the same place, the oldest first;
-    `arrived` are the ids of versions that have copies there."""
+    `arrived` are the ids of versions that have copies there. With `since_ns` the order of all that have arrived is in
+    doubt from that time on."""
 
     def is_missing(record: ReplicationRecord) -> bool:
         if record.version_id in arrived or record.ts_ns > wanted.ts_ns:
             return False
         return record.version_id == wanted.version_id or state_at(record, site).status is Status.PENDING
 
-    first = next((number for number, record in enumerate(records) if is_missing(record)), len(records))
+    def is_in_doubt(record: ReplicationRecord) -> bool:
+        return bool(since_ns) and record.ts_ns >= since_ns and record.version_id in arrived
+
+    begins = (number for number, record in enumerate(records) if is_missing(record) or is_in_doubt(record))
+    first = next(begins, len(records))
     return tuple(record for record in records[first:] if is_missing(record) or record.version_id in arrived)
 
 

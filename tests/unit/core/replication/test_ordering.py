@@ -42,6 +42,15 @@ def test_nothing_is_put_for_a_version_that_has_arrived() -> None:
     assert to_put(records, SITE, records[0], {"v1"}) == ()
 
 
+def test_what_has_arrived_since_a_version_was_told_of_for_the_first_time_is_put_in_order_with_it() -> None:
+    records = [record(number, Status.COMPLETED) for number in (1, 2, 3, 4)]
+    arrived = {each.version_id for each in records}
+    assert names(to_put(records, SITE, records[2], arrived, since_ns=2)) == ["v2", "v3", "v4"]
+    assert names(to_put(records, SITE, records[2], arrived - {"v1"}, since_ns=2)) == ["v2", "v3", "v4"]
+    waiting = [record(1), *records[1:]]
+    assert names(to_put(waiting, SITE, records[2], arrived - {"v1"}, since_ns=2)) == ["v1", "v2", "v3", "v4"]
+
+
 def test_a_version_whose_tags_are_on_their_way_has_a_copy() -> None:
     assert has_copy(SiteState(SITE, "there", Status.PENDING, 0.0, "copy"))
     assert not has_copy(SiteState(SITE, "there", Status.PENDING, 0.0))

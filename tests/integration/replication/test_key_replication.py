@@ -1,0 +1,127 @@
+"""Versions of one key at a real site, while the records do not tell yet what has arrived."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from threading import Event as Flag
+
+import pytest
+from replicated_world import ReplicatedWorld
+
+from tidegate.assembly import open_store
+from tidegate.core.replication.messages import ReplicationTask
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
+from tidegate.ports import Store
+from tidegate.replication.key_replication import KeyReplication, Outcome, Result, Site, Wanted
+from tidegate.replication.site_memory import SiteMemory
+from tidegate.replication.site_writer import SiteWriter
+from tidegate.replication.upload_records import UploadRecords
+
+KEY = "elsewhere/k"
+
+
+class OnePool:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of_pool(self, pool: str) -> Store:
+        return self._store
+
+
+class Lagging:
+    """A site and versions of a key that no rule sends there: nobody but the test replicates them, and nobody carries
+    what has arrived into their records."""
+
+    def __init__(self, world: ReplicatedWorld, source: Store, site: Store) -> None:
+        self.world = world
+        self.bucket = world.bucket(sites=["one"], prefix="other/")
+        self._uid = world.uid(self.bucket)
+        self._began_at = time.time() - 60
+        with world.topics() as topics:
+            uploads = UploadRecords(world.tables, topics, deletion_topic="unused")
+        writer = SiteWriter("one", OnePool(source), uploads, part_bytes=1 << 20, stop=Flag())
+        self.site = Site("one", site, writer, SiteMemory(self._began_at))
+        self._number = 0
+
+    def write(self, text: str) -> ReplicationRecord:
+        """A version, or a marker where there is no text; its record says that it is on its way."""
+        world = self.world
+        version = world.put(self.bucket, KEY, text.encode()) if text else world.delete(self.bucket, KEY)
+        self._number += 1
+        state = SiteState("one", self.bucket, Status.PENDING, self._began_at)  # not fresh: it is looked for
+        record = ReplicationRecord(
+            "replicated", self.bucket, self._uid, KEY, version, self._number, 1.0, is_marker=not text, sites=(state,)
+        )
+        world.tables.put(record.entry, record.to_json())
+        return record
+
+    def replicate(self, *records: ReplicationRecord) -> list[Outcome]:
+        """One after the other, as they came."""
+        return [outcome for record in records for outcome in self._outcomes([self._task(record)])]
+
+    def replicate_again(self, *records: ReplicationRecord) -> list[Outcome]:
+        """All together: the log has told of them once more, ten units later."""
+        return self._outcomes([self._task(record, later=10) for record in records])
+
+    def _task(self, record: ReplicationRecord, *, later: int = 0) -> ReplicationTask:
+        return ReplicationTask(
+            bucket=record.bucket,
+            bucket_uid=record.bucket_uid,
+            key=record.key,
+            version_id=record.version_id,
+            ts_ns=record.ts_ns + later,
+            sites=("one",),
+            earlier_ns=record.ts_ns if later else 0,
+        )
+
+    def _outcomes(self, tasks: list[ReplicationTask]) -> list[Outcome]:
+        replication = KeyReplication(self.world.tables, self.site, self._uid, KEY, lambda: True)
+        outcomes = replication.outcomes([Wanted(task, is_repeated=True) for task in tasks])
+        assert {outcome.result for outcome in outcomes} == {Result.DONE}, outcomes
+        return outcomes
+
+    @property
+    def history(self) -> list[str]:
+        return self.world.history("one", self.bucket, KEY)
+
+
+@pytest.fixture
+def lagging(replicated: ReplicatedWorld) -> Iterator[Lagging]:
+    one = replicated.stores["one"]
+    with (
+        closing(open_store(replicated.service.s3_url, replicated.key.access_key, replicated.key.secret_key)) as source,
+        closing(open_store(one.url, one.access_key, one.secret_key)) as site,
+    ):
+        yield Lagging(replicated, source, site)
+
+
+def test_a_marker_that_has_arrived_is_not_taken_for_a_later_one(lagging: Lagging) -> None:
+    for text in ("a", "", "", "b", ""):
+        lagging.replicate(lagging.write(text))
+    assert lagging.history == ["a", "deleted", "deleted", "b", "deleted"]
+
+
+def test_a_version_of_which_the_log_learnt_too_late_goes_below_those_that_had_arrived(lagging: Lagging) -> None:
+    late, first, second = lagging.write("late"), lagging.write("first"), lagging.write("second")
+    lagging.world.tables.delete(late.entry)  # nobody knows of it
+    lagging.replicate(first, second)
+    assert lagging.history == ["first", "second"]
+    # The log tells of it, and then of those above it once more.
+    late = replace(late, ts_ns=11)
+    lagging.world.tables.put(late.entry, late.to_json())
+    outcomes = [*lagging.replicate(late), *lagging.replicate_again(first, second)]
+    released = [pending.data_version_id for outcome in outcomes for pending in outcome.released]
+    assert len(released) == 2
+    for copy in released:
+        lagging.world.at("one").delete_object(Bucket=lagging.bucket, Key=KEY, VersionId=copy)
+    assert lagging.history == ["late", "first", "second"]
+
+
+def test_what_lies_in_order_is_not_put_again(lagging: Lagging) -> None:
+    first, second = lagging.write("first"), lagging.write("second")
+    lagging.replicate(first, second)
+    assert [outcome.released for outcome in lagging.replicate_again(first, second)] == [(), ()]
+    assert lagging.history == ["first", "second"]
