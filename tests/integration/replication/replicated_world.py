@@ -19,7 +19,7 @@ from tidegate.core.records import Bucket
 from tidegate.core.replication.failed_keys import FAILED, FailedKey
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status, entries_of_key, entry_of
 from tidegate.pools.catalogue import every
-from tidegate.ports import Tables, Topics
+from tidegate.ports import Store, Tables, Topics
 
 SITES = ("one", "two")
 PART_MB = 5
@@ -29,6 +29,16 @@ _SETTINGS = {
     "replication.retry_seconds": "[0.2, 0.5, 1.0]",
     "deletion.record_seconds": 1,
 }
+
+
+class OnePool:
+    """Stores of pools, of which there is one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of_pool(self, pool: str) -> Store:
+        return self._store
 
 
 class ReplicatedWorld:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Event as Flag
 
 import pytest
-from replicated_world import ReplicatedWorld
+from replicated_world import OnePool, ReplicatedWorld
 
 from tidegate.assembly import open_store
 from tidegate.core.replication.messages import ReplicationTask
@@ -21,14 +21,6 @@ from tidegate.replication.site_writer import SiteWriter
 from tidegate.replication.upload_records import UploadRecords
 
 KEY = "elsewhere/k"
-
-
-class OnePool:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def of_pool(self, pool: str) -> Store:
-        return self._store
 
 
 class Lagging:

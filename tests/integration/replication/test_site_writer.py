@@ -8,7 +8,7 @@ from contextlib import closing
 from threading import Event as Flag
 
 import pytest
-from replicated_world import PART_MB, ReplicatedWorld
+from replicated_world import PART_MB, OnePool, ReplicatedWorld
 
 from tidegate.assembly import open_store
 from tidegate.core.pending_deletes import PendingDelete
@@ -21,14 +21,6 @@ from tidegate.replication.upload_records import UploadRecords
 
 PART_BYTES = PART_MB << 20
 DELETION = "given-up-uploads"
-
-
-class OnePool:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def of_pool(self, pool: str) -> Store:
-        return self._store
 
 
 @pytest.fixture
