@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,24 @@ def test_a_file_opened_twice_by_a_process_loses_nothing_when_another_process_clo
     first.close()
     second.close()
     assert rows(path, "SELECT x FROM t") == [(1,), (2,)]
+
+
+def test_a_file_that_somebody_has_for_itself_is_waited_for_when_it_is_opened(tmp_path: Path) -> None:
+    """As the last of its users does for a moment, when it ends."""
+    path = tmp_path / "d.db"
+    Database(path, SCHEMA).close()
+    alone = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    alone.execute("PRAGMA locking_mode=EXCLUSIVE")
+    alone.execute("BEGIN EXCLUSIVE")
+    alone.execute("INSERT INTO t VALUES (1)")
+    alone.execute("COMMIT")
+    ends = threading.Timer(0.5, alone.close)
+    ends.start()
+    database = Database(path, SCHEMA)
+    ends.join()
+    with database.read() as connection:
+        assert connection.execute("SELECT x FROM t").fetchall() == [(1,)]
+    database.close()
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:

@@ -117,9 +117,12 @@ class Database:
             raise Unavailable(f"{self._path} has been closed")
 
     def _connect(self, busy_seconds: float) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+        connection = self._opened(busy_seconds)
         connection.execute(_SYNCED_COMMITS)
         return connection
+
+    def _opened(self, busy_seconds: float) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, schema: str) -> sqlite3.Connection:
         """The connection that writes. It never waits inside SQLite: `_begin` does, in shorter steps."""
@@ -128,10 +131,11 @@ class Database:
             # there must not be opened: closing it would free the locks of this process's other connections to it, and
             # another process could then take the write-ahead log away from under them.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = self._connect(0)
+        connection = self._opened(0)
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
+                connection.execute(_SYNCED_COMMITS)
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute(_CHECKPOINT_PAGES)
                 connection.execute(_LOG_SIZE_LIMIT)
@@ -139,7 +143,8 @@ class Database:
                     connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nPRAGMA user_version=1;\nCOMMIT;")
                 return connection
             except sqlite3.OperationalError as error:
-                # Several processes may open a new file at once; switching to WAL needs it for itself.
+                # Several processes may open a new file at once; switching to WAL needs it for itself, and so does who
+                # was the last to use it, for a moment.
                 if not _is_busy(error) or time.monotonic() > deadline:
                     connection.close()
                     raise

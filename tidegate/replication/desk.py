@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -108,10 +109,14 @@ class ReplicationDesk:
         return {site: found.get(site) for site in sites}
 
     def pause(self, sites: Iterable[str], *, now: float) -> None:
-        """Also of those that are paused, and would resume by themselves: they do not any more."""
-        for site, found in self.paused(sites, now=now).items():
-            if found is None or found.resume_at is not None:
-                pauses.pause(self.tables, site, now=found.paused_at if found is not None else now)
+        """Also of those that are paused, and would resume by themselves: they do not any more. When it returns, nothing
+        more is begun."""
+        found = self.paused(sites, now=now)
+        for site, earlier in found.items():
+            if earlier is None or earlier.resume_at is not None:
+                pauses.pause(self.tables, site, now=earlier.paused_at if earlier is not None else now)
+        if None in found.values():
+            time.sleep(pauses.LOOK_SECONDS)
 
     def resume(self, sites: Iterable[str]) -> None:
         for site in sites:

@@ -6,9 +6,7 @@ import threading
 import time
 
 from tidegate.ports import Tables
-from tidegate.replication.pauses import current
-
-_LOOK_SECONDS = 0.5
+from tidegate.replication.pauses import LOOK_SECONDS, current
 
 
 class PauseWatch:
@@ -23,7 +21,7 @@ class PauseWatch:
 
     def is_paused(self) -> bool:
         with self._lock:
-            if time.monotonic() >= self._looked_at + _LOOK_SECONDS:
+            if time.monotonic() >= self._looked_at + LOOK_SECONDS:
                 self._is_paused = current(self._tables, self._site, now=time.time()) is not None
                 self._looked_at = time.monotonic()
             return self._is_paused

@@ -6,6 +6,9 @@ from tidegate.core.replication.pauses import PAUSES, Pause, entry_of
 from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 
+# How often replicators look whether their site is paused.
+LOOK_SECONDS = 0.5
+
 
 def pause(tables: Tables, site: str, *, now: float, resume_at: float | None = None) -> Pause:
     """Until `resume_at` (Unix time), or until it is resumed."""

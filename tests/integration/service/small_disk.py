@@ -95,6 +95,7 @@ class Writers:
         self.acknowledged: dict[str, str] = {}
         self.refused: list[int] = []
         self._counts = [0] * count
+        self._ended = [0] * count
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
 
     def __enter__(self) -> Writers:
@@ -127,6 +128,7 @@ class Writers:
                 with self._lock:
                     self.acknowledged[key] = hashlib.md5(body).hexdigest()
                     self._counts[number] += 1
+            self._ended[number] += 1
             time.sleep(0.05)
 
     def progress(self, more: int, seconds: float) -> None:
@@ -139,8 +141,13 @@ class Writers:
         )
 
     def some_refused(self, more: int, seconds: float) -> None:
-        goal = len(self.refused) + more
-        until(lambda: len(self.refused) >= goal, seconds, f"{more} more objects are refused")
+        """And nothing is under way any more that was begun before."""
+        goal, ended = len(self.refused) + more, list(self._ended)
+        until(
+            lambda: len(self.refused) >= goal and all(now > then for now, then in zip(self._ended, ended, strict=True)),
+            seconds,
+            f"{more} more objects are refused",
+        )
 
     def lost(self) -> list[str]:
         """Keys of acknowledged objects that are not there with their bytes."""
