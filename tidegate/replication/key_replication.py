@@ -19,7 +19,7 @@ from tidegate.core.replication.records import ReplicationRecord, Status, entries
 from tidegate.movement.source_reader import Stopped
 from tidegate.ports import Store, StoredVersion, Tables
 from tidegate.replication.site_memory import SiteMemory
-from tidegate.replication.site_survey import is_copy, versions_at
+from tidegate.replication.site_survey import NO_IDS, is_copy, versions_at
 from tidegate.replication.site_writer import SiteWriter, SourceGone
 from tidegate.replication.version_messages import completed, failed, gone_message, release
 
@@ -162,7 +162,15 @@ class KeyReplication:
         shown = () if self._is_fresh(wanted, sequence, arrived) else self._shown(record)
         done: list[tuple[ReplicationRecord, StoredVersion]] = []
         gone: list[VersionGone] = []
-        for place, (each, found) in enumerate(zip(sequence, already_there(sequence, shown), strict=True)):
+        there = already_there(
+            sequence,
+            shown,
+            copies={
+                version_id: copy.version_id for version_id, copy in arrived.items() if copy.version_id not in NO_IDS
+            },
+            older={each.version_id for each in self._records.values() if sequence and each.ts_ns < sequence[0].ts_ns},
+        )
+        for place, (each, found) in enumerate(zip(sequence, there, strict=True)):
             try:
                 copy = StoredVersion(found.version_id, found.etag) if found is not None else self._put(each)
                 done.append((each, copy))

@@ -16,7 +16,7 @@ from tidegate.ports import Store, StoredHead
 _UID_HEADER, _VERSION_HEADER = RESERVED_METADATA + "bucket-uid", RESERVED_METADATA + "version"
 _PAGE = 1000
 # A bucket without versioning uses them for whatever lies there.
-_NO_IDS = frozenset({"", NULL_VERSION})
+NO_IDS = frozenset({"", NULL_VERSION})
 
 
 def versions_at(
@@ -24,7 +24,7 @@ def versions_at(
 ) -> tuple[SiteVersion, ...]:
     """The oldest first, of the newest thousand. `copies` are those that are known, with the versions of the source that
     they are copies of: they need not be asked for. `uids` are those of the buckets that the key may come from."""
-    known = {copy: version_id for copy, version_id in copies.items() if copy not in _NO_IDS}
+    known = {copy: version_id for copy, version_id in copies.items() if copy not in NO_IDS}
     page = store.list_versions(bucket, prefix=key, limit=_PAGE)
     listed = [version for version in page.versions if version.key == key]
     return tuple(_seen(store, bucket, version, known, uids) for version in reversed(listed))

@@ -12,7 +12,7 @@ import pytest
 from replicated_world import OnePool, ReplicatedWorld
 
 from tidegate.assembly import open_store
-from tidegate.core.replication.messages import ReplicationTask
+from tidegate.core.replication.messages import ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.ports import Store
 from tidegate.replication.key_replication import KeyReplication, Outcome, Result, Site, Wanted
@@ -52,24 +52,25 @@ class Lagging:
 
     def replicate(self, *records: ReplicationRecord) -> list[Outcome]:
         """One after the other, as they came."""
-        return [outcome for record in records for outcome in self._outcomes([self._task(record)])]
+        return [outcome for record in records for outcome in self.replicate_tasks([self.task(record)])]
 
     def replicate_again(self, *records: ReplicationRecord) -> list[Outcome]:
         """All together: the log has told of them once more, ten units later."""
-        return self._outcomes([self._task(record, later=10) for record in records])
+        tasks = [self.task(replace(each, ts_ns=each.ts_ns + 10), earlier_ns=each.ts_ns) for each in records]
+        return self.replicate_tasks(tasks)
 
-    def _task(self, record: ReplicationRecord, *, later: int = 0) -> ReplicationTask:
+    def task(self, record: ReplicationRecord, *, earlier_ns: int = 0) -> ReplicationTask:
         return ReplicationTask(
             bucket=record.bucket,
             bucket_uid=record.bucket_uid,
             key=record.key,
             version_id=record.version_id,
-            ts_ns=record.ts_ns + later,
+            ts_ns=record.ts_ns,
             sites=("one",),
-            earlier_ns=record.ts_ns if later else 0,
+            earlier_ns=earlier_ns,
         )
 
-    def _outcomes(self, tasks: list[ReplicationTask]) -> list[Outcome]:
+    def replicate_tasks(self, tasks: list[ReplicationTask]) -> list[Outcome]:
         replication = KeyReplication(self.world.tables, self.site, self._uid, KEY, lambda: True)
         outcomes = replication.outcomes([Wanted(task, is_repeated=True) for task in tasks])
         assert {outcome.result for outcome in outcomes} == {Result.DONE}, outcomes
@@ -117,3 +118,34 @@ def test_what_lies_in_order_is_not_put_again(lagging: Lagging) -> None:
     lagging.replicate(first, second)
     assert [outcome.released for outcome in lagging.replicate_again(first, second)] == [(), ()]
     assert lagging.history == ["first", "second"]
+
+
+def test_a_former_copy_of_a_marker_is_nobodys_when_markers_are_put_in_order(lagging: Lagging) -> None:
+    late, first, second = lagging.write(""), lagging.write(""), lagging.write("")
+    for record in (late, second):
+        lagging.world.tables.delete(record.entry)
+    lagging.replicate(first)
+    for record, later in ((late, 10), (second, 11)):
+        lagging.world.tables.put(record.entry, replace(record, ts_ns=record.ts_ns + later).to_json())
+    # The newest one is asked for before those that the log tells of late, or again.
+    again = replace(first, ts_ns=2)
+    outcomes = lagging.replicate_tasks(
+        [
+            lagging.task(replace(second, ts_ns=14)),
+            lagging.task(replace(late, ts_ns=11)),
+            lagging.task(replace(again, ts_ns=12), earlier_ns=2),
+        ]
+    )
+    copies = {
+        message.version_id: message.replica_version_id
+        for outcome in outcomes
+        for message in outcome.messages
+        if isinstance(message, StatusUpdate)
+    }
+    for outcome in outcomes:
+        for pending in outcome.released:
+            lagging.world.at("one").delete_object(Bucket=lagging.bucket, Key=KEY, VersionId=pending.data_version_id)
+    assert lagging.history == ["deleted"] * 3
+    shown = lagging.world.at("one").list_object_versions(Bucket=lagging.bucket, Prefix=KEY)["DeleteMarkers"]
+    assert {entry["VersionId"] for entry in shown} == set(copies.values())
+    assert len(copies) == 3

@@ -6,10 +6,13 @@ therefore followed once more by those that are newer and had arrived.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,27 @@ def to_put(
 
 
 def already_there(
-    sequence: Sequence[ReplicationRecord], shown: Sequence[SiteVersion]
+    sequence: Sequence[ReplicationRecord],
+    shown: Sequence[SiteVersion],
+    *,
+    copies: Mapping[str, str] = _NONE,
+    older: Collection[str] = (),
 ) -> tuple[SiteVersion | None, ...]:
     """For each version of the sequence its copy, if it lies above those of the versions before it. `shown` is what the
     site shows of the key, the oldest first. Where one is missing, it comes on top when it is put, and so must all that
-    follow it."""
+    follow it.
+
+    `copies` are the ids of copies that are known, by version: nothing else is a copy of such a version. `older` are the
+    versions before the sequence: what lies below one of their copies may be a former copy that is to be deleted."""
     found: list[SiteVersion | None] = []
-    position = 0
+    position = max((place + 1 for place, version in enumerate(shown) if version.replica_of in older), default=0)
     for record in sequence:
-        places = (place for place in range(position, len(shown)) if shown[place].is_copy_of(record))
+        known = copies.get(record.version_id, "")
+        places = (
+            place
+            for place in range(position, len(shown))
+            if (shown[place].version_id == known if known else shown[place].is_copy_of(record))
+        )
         place = next(places, None)
         if place is None:
             break

@@ -71,6 +71,25 @@ def test_a_marker_that_is_nobodys_copy_is_taken_for_the_one_that_is_looked_for()
     assert already_there(records, claimed) == (None, None)
 
 
+def test_a_version_whose_copy_is_known_has_no_other() -> None:
+    records = [record(1, is_marker=True), record(2, is_marker=True)]
+    shown = [
+        SiteVersion("former", is_marker=True),
+        SiteVersion("c1", "", True, "v1"),
+        SiteVersion("c2", "", True, "v2"),
+    ]
+    found = already_there(records, shown, copies={"v1": "c1", "v2": "c2"})
+    assert [each.version_id if each else None for each in found] == ["c1", "c2"]
+    assert already_there(records[:1], shown, copies={"v1": "lost"}) == (None,)
+
+
+def test_a_marker_below_what_is_older_is_not_the_one_that_is_looked_for() -> None:
+    shown = [SiteVersion("former", is_marker=True), SiteVersion("c1", "", True, "v1"), SiteVersion("m", is_marker=True)]
+    wanted = [record(2, is_marker=True)]
+    assert [each.version_id if each else None for each in already_there(wanted, shown, older={"v1"})] == ["m"]
+    assert already_there(wanted, shown[:2], older={"v1"}) == (None,)
+
+
 @given(st.lists(st.sampled_from(["pending", "failed", "arrived"]), min_size=1, max_size=8), st.data())
 def test_what_was_put_lies_in_the_order_of_the_versions(states: list[str], data: st.DataObject) -> None:
     """Whatever had arrived in order is in order after any version was asked for, with that version among it."""
