@@ -10,7 +10,8 @@ from running_service import PoolKey, s3_client
 from second_store import SecondStore
 
 
-def test_it_has_its_bucket_and_answers_to_its_credential_alone(second_store: SecondStore) -> None:
+def test_it_has_its_bucket_and_answers_to_its_credential_alone(make_store: Callable[..., SecondStore]) -> None:
+    second_store = make_store()
     second_store.client().put_object(Bucket=second_store.bucket, Key="fixture/key", Body=b"data")
     assert second_store.keys(prefix="fixture/") == {"fixture/key"}
     assert second_store.uploads() == set()

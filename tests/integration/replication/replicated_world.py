@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from botocore.exceptions import ClientError
 from metadata_log import settings_of
 from move_ledger import wait_until
 from running_service import PoolKey, RunningService
@@ -159,6 +160,15 @@ class ReplicatedWorld:
 
 
 def history(client: Any, bucket: str, key: str) -> list[str]:
+    while True:
+        try:
+            return _history(client, bucket, key)
+        except ClientError as error:  # a former copy was deleted since it was listed
+            if error.response["Error"]["Code"] not in ("NoSuchKey", "NoSuchVersion"):
+                raise
+
+
+def _history(client: Any, bucket: str, key: str) -> list[str]:
     page = client.list_object_versions(Bucket=bucket, Prefix=key)
     entries = [
         *((entry, False) for entry in page.get("Versions", [])),
