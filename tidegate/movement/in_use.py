@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from tidegate.core import trash
-from tidegate.core.copies import COPIES
+from tidegate.core import copies, trash
 from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import Placement, entries_of_key
@@ -21,10 +20,6 @@ from tidegate.ports import Tables
 InUse = Callable[[PendingDelete], bool]
 
 _PAGE = 1000
-
-
-def copy_entry(location: str, data_key: str) -> str:
-    return f"{COPIES}{location}/{data_key}"
 
 
 class Owners:
@@ -92,7 +87,7 @@ def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
 
 
 def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:
-    if tables.get(copy_entry(pending.location, pending.data_key)) is not None:
+    if tables.get(copies.entry_of(pending.location, pending.data_key)) is not None:
         return True
     placements = map(Placement.from_json, _texts(tables, entries_of_key(pending.bucket_uid, pending.key)))
     wanted = (pending.location, pending.data_key)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from msgspec.structs import replace
+
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.replication.messages import StatusUpdate, VersionGone
 from tidegate.core.replication.ordering import state_at
@@ -12,43 +14,27 @@ from tidegate.ports import StoredVersion
 
 
 def completed(record: ReplicationRecord, site: str, copy: StoredVersion, *, now: float) -> StatusUpdate:
-    return StatusUpdate(
-        bucket=record.bucket,
-        bucket_uid=record.bucket_uid,
-        key=record.key,
-        version_id=record.version_id,
-        site=site,
-        status=Status.COMPLETED,
-        at=now,
-        replica_version_id=copy.version_id,
-        replica_etag=copy.etag,
-        size=record.size,
-    )
+    told = _update(record, site, Status.COMPLETED, now)
+    return replace(told, replica_version_id=copy.version_id, replica_etag=copy.etag)
 
 
 def failed(record: ReplicationRecord, site: str, reason: str, *, now: float) -> StatusUpdate:
-    return StatusUpdate(
-        bucket=record.bucket,
-        bucket_uid=record.bucket_uid,
-        key=record.key,
-        version_id=record.version_id,
-        site=site,
-        status=Status.FAILED,
-        at=now,
-        reason=reason,
-        size=record.size,
-    )
+    return replace(_update(record, site, Status.FAILED, now), reason=reason)
 
 
 def pending(record: ReplicationRecord, site: str, *, now: float) -> StatusUpdate:
     """It arrived before, and is not what it was any more."""
+    return _update(record, site, Status.PENDING, now)
+
+
+def _update(record: ReplicationRecord, site: str, status: Status, now: float) -> StatusUpdate:
     return StatusUpdate(
         bucket=record.bucket,
         bucket_uid=record.bucket_uid,
         key=record.key,
         version_id=record.version_id,
         site=site,
-        status=Status.PENDING,
+        status=status,
         at=now,
         size=record.size,
     )

@@ -12,10 +12,10 @@ import pytest
 from deletion_place import DeletionPlace, metric
 from deletion_store import DeletionStore
 
+from tidegate.core.copies import entry_of as copy_entry
 from tidegate.core.errors import Unavailable
 from tidegate.core.pending_deletes import Component, PendingDelete
 from tidegate.core.trash import TrashRecord
-from tidegate.movement.in_use import copy_entry
 
 MakePlace = Callable[..., DeletionPlace]
 
