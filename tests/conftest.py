@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import hypothesis
 import pytest
 from running_service import PoolKey, RunningService
@@ -48,6 +50,15 @@ def _clean_environment() -> Iterator[None]:
             "JDK_JAVA_OPTIONS",
             "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
         )
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _patient_requests() -> Iterator[None]:
+    """On a busy machine an answer may take longer than the five seconds that httpx waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("delete", "get", "post", "put", "request"):
+            patch.setattr(httpx, name, partial(getattr(httpx, name), timeout=60))
         yield
 
 

@@ -6,7 +6,6 @@ import hashlib
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,14 +33,10 @@ class Fact:
 
 @dataclass
 class Record:
-    """What all clients saw. `broken` counts, per bucket and key, tries without an answer; `broken_tags` are the tags
-    that such tries may have left on a version which was current then and is not any more; `doubtful_uploads` are
-    uploads whose end was not acknowledged although it may have come about."""
+    """What all clients saw. `broken` counts the tries without an answer."""
 
     facts: list[Fact] = field(default_factory=list)
-    broken: Counter[tuple[str, str]] = field(default_factory=Counter)
-    broken_tags: set[tuple[str, str, Tags]] = field(default_factory=set)
-    doubtful_uploads: set[str] = field(default_factory=set)
+    broken: int = 0
     done: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,7 +56,6 @@ class Mixer:
         self.random = random.Random(seed)
         self.versions: list[tuple[str, str, str]] = []
         self.serial = 0
-        self.was_broken = False
         self.name = f"client-{seed}"
 
     def run(self, count: int) -> None:
@@ -87,9 +81,7 @@ class Mixer:
         body = self._body()
         tags = self._tags() if self.random.random() < 0.3 else ()
         extra = {"Tagging": "&".join(f"{name}={value}" for name, value in tags)} if tags else {}
-        answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.put_object(Bucket=bucket, Key=key, Body=body, **extra)
-        )
+        answer = self._until_acknowledged(lambda: self.client.put_object(Bucket=bucket, Key=key, Body=body, **extra))
         assert _etag(answer) == hashlib.md5(body, usedforsecurity=False).hexdigest()
         self._remember_put(bucket, key, answer, tags=tags)
 
@@ -98,17 +90,13 @@ class Mixer:
         if source == key:
             return
         answer = self._until_acknowledged(
-            bucket,
-            [key],
             lambda: self.client.copy_object(Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": source}),
         )
         if answer is not None:
             self.record.add(Fact(bucket, "put", key, answer.get("VersionId", ""), _etag(answer["CopyObjectResult"])))
-        elif self.was_broken:  # the source is gone now, and was not yet when an unanswered try copied it
-            self.put(bucket, key)
 
     def delete(self, bucket: str, key: str) -> None:
-        answer = self._until_acknowledged(bucket, [key], lambda: self.client.delete_object(Bucket=bucket, Key=key))
+        answer = self._until_acknowledged(lambda: self.client.delete_object(Bucket=bucket, Key=key))
         kind = "delete-marker" if answer.get("DeleteMarker") else "delete"
         self.record.add(Fact(bucket, kind, key, answer.get("VersionId", "") if answer.get("DeleteMarker") else ""))
 
@@ -116,17 +104,13 @@ class Mixer:
         if not self.versions:
             return
         bucket, key, version = self.versions.pop(self.random.randrange(len(self.versions)))
-        self._until_acknowledged(
-            bucket, [key], lambda: self.client.delete_object(Bucket=bucket, Key=key, VersionId=version)
-        )
+        self._until_acknowledged(lambda: self.client.delete_object(Bucket=bucket, Key=key, VersionId=version))
         self.record.add(Fact(bucket, "delete", key, version))
 
     def delete_several(self, bucket: str, _: str) -> None:
         keys = self.random.sample(self.keys, 4)
         wanted = {"Objects": [{"Key": key} for key in keys]}
-        answer = self._until_acknowledged(
-            bucket, keys, lambda: self.client.delete_objects(Bucket=bucket, Delete=wanted)
-        )
+        answer = self._until_acknowledged(lambda: self.client.delete_objects(Bucket=bucket, Delete=wanted))
         assert not answer.get("Errors"), answer["Errors"]
         for entry in answer["Deleted"]:
             kind = "delete-marker" if entry.get("DeleteMarker") else "delete"
@@ -136,15 +120,13 @@ class Mixer:
         tags = self._tags()
         wanted = {"TagSet": [{"Key": name, "Value": value} for name, value in tags]}
         answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.put_object_tagging(Bucket=bucket, Key=key, Tagging=wanted), tags
+            lambda: self.client.put_object_tagging(Bucket=bucket, Key=key, Tagging=wanted)
         )
         if answer is not None:
             self.record.add(Fact(bucket, "tagging", key, tags=tags))
 
     def untag(self, bucket: str, key: str) -> None:
-        answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.delete_object_tagging(Bucket=bucket, Key=key), ()
-        )
+        answer = self._until_acknowledged(lambda: self.client.delete_object_tagging(Bucket=bucket, Key=key))
         if answer is not None:
             self.record.add(Fact(bucket, "tagging", key))
 
@@ -152,41 +134,30 @@ class Mixer:
         upload = self._start_upload(bucket, key)
         body = self._body()
         part = self._until_acknowledged(
-            bucket,
-            [key],
             lambda: self.client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=body),
         )
         parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
         answer = self._until_acknowledged(
-            bucket,
-            [key],
             lambda: self.client.complete_multipart_upload(
                 Bucket=bucket, Key=key, UploadId=upload, MultipartUpload=parts
             ),
         )
-        if answer is None:  # a broken try has completed it: write the key again, so that its last change is known
-            self.record.doubtful_uploads.add(upload)
-            self.put(bucket, key)
-        else:
+        if answer is not None:  # else a try without an answer has completed it
             self._remember_put(bucket, key, answer, upload=upload)
 
     def abandon_upload(self, bucket: str, key: str) -> None:
         upload = self._start_upload(bucket, key)
         answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)
+            lambda: self.client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)
         )
-        if answer is None:
-            self.record.doubtful_uploads.add(upload)
-        else:
+        if answer is not None:
             self.record.add(Fact(bucket, "upload-aborted", key, upload_id=upload))
 
     def leave_upload_open(self, bucket: str, key: str) -> None:
         self._start_upload(bucket, key)
 
     def _start_upload(self, bucket: str, key: str) -> str:
-        answer = self._until_acknowledged(
-            bucket, [key], lambda: self.client.create_multipart_upload(Bucket=bucket, Key=key)
-        )
+        answer = self._until_acknowledged(lambda: self.client.create_multipart_upload(Bucket=bucket, Key=key))
         self.record.add(Fact(bucket, "upload-started", key, upload_id=answer["UploadId"]))
         return str(answer["UploadId"])
 
@@ -196,12 +167,9 @@ class Mixer:
         if version and version != "null":
             self.versions.append((bucket, key, version))
 
-    def _until_acknowledged(
-        self, bucket: str, keys: list[str], request: Callable[[], Any], tags: Tags | None = None
-    ) -> Any:
+    def _until_acknowledged(self, request: Callable[[], Any]) -> Any:
         """The answer; None where there is nothing to change (any more)."""
         give_up = time.monotonic() + LONGEST_WAIT
-        self.was_broken = False
         while True:
             try:
                 return request()
@@ -214,11 +182,8 @@ class Mixer:
             except HTTPClientError:
                 if time.monotonic() > give_up:
                     raise
-            self.was_broken = True
             with self.record.lock:
-                self.record.broken.update((bucket, key) for key in keys)
-                if tags is not None:
-                    self.record.broken_tags.update((bucket, key, tags) for key in keys)
+                self.record.broken += 1
             time.sleep(PAUSE_BEFORE_REPETITION)
 
     def _body(self) -> bytes:

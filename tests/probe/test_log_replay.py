@@ -9,40 +9,28 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from direct_backend import direct_backend
-from metadata_log import logged_events, settings_of
-from mixed_operations import Fact, Mixer, Record, Tags
-from replayed_events import ReplayedBucket, Version, replay
-from running_service import RunningService, s3_client
+from mixed_operations import Fact, Mixer, Record
+from replayed import all_events, compare, wait_until_healed
+from running_service import RunningService
 
 from tidegate.core.events import Event
 
 OPERATIONS = int(os.environ.get("PROBE_OPERATIONS", "1000"))
 CLIENTS = 16
+# For as long a busy store may still be at what the killed gateway had asked of it.
+HEALING_SECONDS = 10
 BUCKETS = {"replay-plain": "", "replay-versioned": "Enabled", "replay-suspended": "Suspended"}
 KEYS = [f"key-{number}" for number in range(20)] + ["colon:key", "deep/er/key", "sp ace+plus%", "grüße-🌊", "new\nline"]
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A version as a listing shows it."""
-
-    version_id: str
-    etag: str
-    size: int
-    is_marker: bool
-    tags: Tags
 
 
 @pytest.mark.timeout(300 + OPERATIONS // 5)
 def test_log_replays_to_the_backends_listing_after_a_gateway_was_killed(
     make_service: Callable[..., RunningService],
 ) -> None:
-    service = make_service(gateway__processes=2)
+    service = make_service(gateway__processes=2, gateway__healing_seconds=HEALING_SECONDS)
     key = service.create_pool("replayed")
     client = service.s3(key)
     for bucket, versioning in BUCKETS.items():
@@ -50,15 +38,11 @@ def test_log_replays_to_the_backends_listing_after_a_gateway_was_killed(
     record = Record()
     _mix(service, lambda: service.s3(key, retries=1, max_pool_connections=1), record)
 
-    events = logged_events(settings_of(service), service.data)
-    missing = _facts_without_event(record.facts, events)
+    missing = _facts_without_event(record.facts, all_events(service))
     assert not missing, f"{len(missing)} of {len(record.facts)} acknowledged changes: {missing[:5]}"
 
-    states = replay(events)
-    direct = s3_client(*direct_backend(service, key.pool))
-    for bucket in BUCKETS:
-        _compare_versions(direct, states[bucket], record, events)
-        _compare_uploads(direct, states[bucket], record)
+    wait_until_healed(service)
+    compare(service, key, list(BUCKETS))
 
 
 def _make_bucket(client: Any, bucket: str, versioning: str) -> None:
@@ -114,82 +98,3 @@ def _proof(operation: str, change: Fact | Event) -> tuple[object, ...]:
     # A tagging request names no version, the event may.
     version = "" if operation == "tagging" else version
     return (operation, change.bucket, change.key, version, change.etag, change.upload_id, tags)
-
-
-def _compare_versions(client: Any, state: ReplayedBucket, record: Record, events: list[Event]) -> None:
-    listed = _listed_versions(client, state.name)
-    for key in listed.keys() | state.versions.keys():
-        expected = _comparable([_as_listed(version) for version in state.versions.get(key, [])])
-        found = listed.get(key, [])
-        surplus = record.broken[(state.name, key)]
-        if found != expected and surplus:
-            found = _without_unacknowledged(found, expected, surplus)
-            left = {tags for bucket, of, tags in record.broken_tags if (bucket, of) == (state.name, key)}
-            found = [_with_tags_of(known, one, left) for one, known in zip(found, expected, strict=False)]
-        assert found == expected, (
-            f"{state.name}, {key!r}: listed {found}, replayed {expected}, {surplus} tries broken, "
-            f"history {_history(events, state.name, key)}"
-        )
-
-
-def _history(events: list[Event], bucket: str, key: str) -> list[str]:
-    ours = sorted((e for e in events if (e.bucket, e.key) == (bucket, key)), key=lambda event: event.ts_ns)
-    return [f"{e.ts_ns} {e.operation} {e.version_id} {e.etag} {dict(e.tags)} by {e.source}" for e in ours]
-
-
-def _without_unacknowledged(found: list[Listed], expected: list[Listed], surplus: int) -> list[Listed]:
-    """Tries whose answer was lost may have left versions of their own, at most one per try."""
-    known = {version.version_id for version in expected}
-    strange = [version for version in found if version.version_id not in known]
-    assert len(strange) <= surplus
-    return [version for version in found if version.version_id in known]
-
-
-def _with_tags_of(known: Listed, one: Listed, left: set[Tags]) -> Listed:
-    """Tags of an unanswered try may lie on the version that was current at that time."""
-    return replace(one, tags=known.tags) if one.tags in left else one
-
-
-def _listed_versions(client: Any, bucket: str) -> dict[str, list[Listed]]:
-    found: dict[str, list[tuple[Any, Listed]]] = {}
-    for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        for entry in page.get("Versions", []):
-            found.setdefault(entry["Key"], []).append((entry, _looked_at(client, bucket, entry)))
-        for entry in page.get("DeleteMarkers", []):
-            found.setdefault(entry["Key"], []).append((entry, Listed(entry["VersionId"], "", 0, True, ())))
-    ordered = {key: sorted(entries, key=lambda entry: not entry[0]["IsLatest"]) for key, entries in found.items()}
-    return {key: _comparable([one for _, one in entries]) for key, entries in ordered.items()}
-
-
-def _looked_at(client: Any, bucket: str, entry: Any) -> Listed:
-    """SeaweedFS lists another ETag for the null version of an object in several chunks than it gives to everybody
-    who asks for the object, so the object is asked for."""
-    one = {"Bucket": bucket, "Key": entry["Key"], "VersionId": entry["VersionId"]}
-    tags = client.get_object_tagging(**one)["TagSet"]
-    etag = client.head_object(**one)["ETag"].strip('"')
-    pairs = tuple(sorted((tag["Key"], tag["Value"]) for tag in tags))
-    return Listed(entry["VersionId"], etag, entry["Size"], False, pairs)
-
-
-def _comparable(newest_first: list[Listed]) -> list[Listed]:
-    """The latest is the first; the others go by their ids, as the times of a listing are too coarse to order them."""
-    return newest_first[:1] + sorted(newest_first[1:], key=lambda version: version.version_id)
-
-
-def _as_listed(version: Version) -> Listed:
-    if version.is_marker:
-        return Listed(version.version_id, "", 0, True, ())
-    return Listed(version.version_id, version.etag, version.size, False, tuple(sorted(version.tags)))
-
-
-def _compare_uploads(client: Any, state: ReplayedBucket, record: Record) -> None:
-    listed = {
-        upload["UploadId"]: upload["Key"]
-        for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=state.name)
-        for upload in page.get("Uploads", [])
-    }
-    expected = {upload: key for upload, key in state.uploads.items() if upload not in record.doubtful_uploads}
-    unknown = {upload: key for upload, key in listed.items() if upload not in state.uploads}
-    for key, count in Counter(unknown.values()).items():
-        assert count <= record.broken[(state.name, key)], f"{state.name}: upload of {key!r} without an event"
-    assert {upload: key for upload, key in listed.items() if upload in expected} == expected
