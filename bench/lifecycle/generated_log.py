@@ -102,5 +102,8 @@ def _rows(numbers: DataFrame, events: int) -> DataFrame:
     rows = rows.withColumn("key_hash", key_hash_of(F.col("bucket"), F.col("key")))
     rows = rows.withColumn("shard", shard_of(F.col("key_hash")))
     rows = rows.withColumn("bucket_day", bucket_day_of(F.col("bucket_uid"), F.col("ts_ns")))
-    fields = [F.col(field.name).cast(field.dataType) for field in FILE_SCHEMA.fields]
+    fields = [
+        (F.col(field.name) if field.name in rows.columns else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in FILE_SCHEMA.fields
+    ]
     return rows.select(*fields, day_of(F.col("ts_ns")).alias("day"))

@@ -85,14 +85,14 @@ def _compared(session: SparkSession, log: GeneratedLog, folder: Path, rounds: in
     after_ns = log.until_ns - NS_PER_DAY
     spark, duck, idle = [], [], []
     for number in range(_WARM_UP + rounds):
-        seconds, due = _spark(session, log, folder / f"plan-{number}", after_ns, log.until_ns)
+        seconds, due = planned_by_spark(session, log, folder / f"plan-{number}", after_ns, log.until_ns)
         spark.append(seconds)
         began = time.monotonic()
         also_due = duckdb_plan.plan(log, folder / f"duckdb-{number}.parquet", after_ns=after_ns)
         duck.append(time.monotonic() - began)
         if due != also_due:
             raise SystemExit(f"Spark planned {due} actions, and DuckDB {also_due}: they must agree")
-        seconds, none = _spark(session, log, folder / f"idle-{number}", log.until_ns, log.until_ns + _HOUR_NS)
+        seconds, none = planned_by_spark(session, log, folder / f"idle-{number}", log.until_ns, log.until_ns + _HOUR_NS)
         idle.append(seconds)
         if none:
             raise SystemExit(f"{none} actions were planned where nothing was due")
@@ -100,7 +100,10 @@ def _compared(session: SparkSession, log: GeneratedLog, folder: Path, rounds: in
     return Figures(log.events, due, *typical, jvm_mib=_jvm_memory(session))
 
 
-def _spark(session: SparkSession, log: GeneratedLog, target: Path, after_ns: int, until_ns: int) -> tuple[float, int]:
+def planned_by_spark(
+    session: SparkSession, log: GeneratedLog, target: Path, after_ns: int, until_ns: int
+) -> tuple[float, int]:
+    """The seconds that the plan took, and how many actions it has."""
     replayed = [
         Replayed(
             bucket,

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from tidegate.core.errors import Unavailable
 from tidegate.pipeline.log.log_table import MOST_NAMED, LogTable
 from tidegate.pipeline.session import python_workers
+from tidegate.pipeline.session.class_archive import uses_archive
 from tidegate.settings import Settings
 
 # For callers outside the pipeline, who hand a session on and know nothing of Spark.
@@ -133,6 +134,7 @@ def _options(settings: Settings, home: Path, scratch: Path) -> dict[str, str]:
     partitions = chosen.shuffle_partitions or 2 * (os.cpu_count() or 1)
     # Java's own measurements would be in /tmp, with a name that tells of the process.
     java = [f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", _COMPILED_CODE, _COLLECTOR, "-XX:-UsePerfData"]
+    java.append(uses_archive())
     if LogTable(home.parent).manifest().rows < _MANY_EVENTS:
         java.append(_QUICK_COMPILER)
     options = {

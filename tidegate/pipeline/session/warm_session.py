@@ -76,7 +76,7 @@ class WarmSession:
         stopping = threading.Thread(target=_stop, args=[session], daemon=True)
         stopping.start()
         stopping.join(_END_SECONDS)
-        process = _jvm()
+        process = jvm()
         self.kill()
         if process is not None:
             process.wait()
@@ -85,7 +85,7 @@ class WarmSession:
 
     def kill(self) -> None:
         """Ends the JVM at once. It holds nothing that matters."""
-        process = _jvm()
+        process = jvm()
         if process is not None:
             workers = processes.descendants_of(process.pid)
             for pid in (process.pid, *workers):
@@ -121,14 +121,14 @@ def _told(error: BaseException) -> str:
     return line[:_MOST_CHARACTERS]
 
 
-def _jvm() -> subprocess.Popen[bytes] | None:
+def jvm() -> subprocess.Popen[bytes] | None:
     gateway = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process
 
 
 def _jvm_runs() -> bool:
-    process = _jvm()
+    process = jvm()
     return process is not None and process.poll() is None
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.core.errors import Unavailable
-from tidegate.pipeline.session import spark_session
+from tidegate.pipeline.session import class_archive, spark_session
 from tidegate.settings import Settings
 
 
@@ -107,6 +107,15 @@ def test_a_standalone_cluster_needs_a_secret_and_options_are_the_operators(tmp_p
         options()
     assert options(secret="s3cret")["spark.authenticate.secret"] == "s3cret"
     assert options(options={"spark.authenticate": "false"})["spark.authenticate"] == "false"
+
+
+def test_the_jvm_maps_the_archived_classes(spark):
+    assert str(class_archive.FILE) in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
+
+
+def test_without_an_archive_java_is_told_of_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(class_archive, "FILE", tmp_path / "none.jsa")
+    assert class_archive.uses_archive() == ""
 
 
 def test_there_is_room_for_the_compiled_code_of_many_passes(spark):
