@@ -18,9 +18,9 @@ from second_store import SecondStore
 from tidegate.assembly import open_tables, open_topics
 from tidegate.core.copies import COPIES, Copy
 from tidegate.core.placements import PLACEMENTS, Placement
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables, Topics
 from tidegate.settings import Settings, restore
+from tidegate.table_pages import every
 
 PATIENCE = 240.0
 Version = tuple[str, str, str]

@@ -22,8 +22,8 @@ from tidegate.core.replication.messages import POPULATOR_GROUP
 from tidegate.core.replication.records import ReplicationRecord, entries_of_key
 from tidegate.pipeline.replication.any_order import read, versions_of
 from tidegate.pipeline.walk.key_ranges import KeyRange
-from tidegate.pools.catalogue import every
 from tidegate.replication.queries import ReplicationQueries
+from tidegate.table_pages import every
 
 # The bucket at each site.
 COPIES = "copies"

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.records import Bucket, GatewayEntry, Key, Pool, User
-from tidegate.pools.catalogue import every
 from tidegate.pools.registry import Registry
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 from tidegate.views import filled
 
 # A running backend is to have a new bucket before the caller hears of it.

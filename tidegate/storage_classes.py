@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tidegate.core.locations import Location, served_classes
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings, LocationSettings
+from tidegate.table_pages import every
 
 Configured = Mapping[str, LocationSettings]
 NONE_CONFIGURED: Configured = MappingProxyType({})

@@ -21,7 +21,7 @@ from bench.goals import word
 from bench.movement.copies import move
 from bench.movement.stores import LOCATION_BUCKET, Stores, client, put_objects, running_stores
 from tidegate.core.placements import PLACEMENTS, Placement
-from tidegate.pools.catalogue import every
+from tidegate.table_pages import every
 
 GOAL = 1.3
 _SIZES = {"1 KiB": 1 << 10, "1 MiB": 1 << 20}

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from tidegate.core.errors import Conflict, NotFound, Unavailable
 from tidegate.lifecycle.passes.pass_records import new_pass_id
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 _MOST_KEPT = 30
 _MOST_WAITING = 20

@@ -10,8 +10,8 @@ import logging
 import time
 
 from tidegate.core.copies import COPIES, OF_TASK, Copy, entry_of
-from tidegate.pools.catalogue import every
 from tidegate.ports import Record, Tables, Topics
+from tidegate.table_pages import every
 
 # Longer than any task is under way, its retries included.
 _ABANDONED_SECONDS = 8 * 86_400.0

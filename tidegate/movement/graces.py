@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from tidegate.core.codec import JsonRecord
 from tidegate.core.errors import InvalidInput
 from tidegate.core.records import Bucket, Pool
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 from tidegate.settings import LONGEST_GRACE_DAYS, DeletionSettings
+from tidegate.table_pages import every
 
 # Entries of the tables: `gr:pool:NAME` and `gr:bucket:UID`.
 _OF_POOL = "gr:pool:"

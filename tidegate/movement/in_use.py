@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from tidegate.core import copies, trash
@@ -16,10 +16,9 @@ from tidegate.core.replication.records import ReplicationRecord
 from tidegate.core.replication.uploads import ReplicaUpload
 from tidegate.core.trash import TrashRecord
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 InUse = Callable[[PendingDelete], bool]
-
-_PAGE = 1000
 
 
 class Owners:
@@ -89,23 +88,16 @@ def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
 def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:
     if tables.get(copies.entry_of(pending.location, pending.data_key)) is not None:
         return True
-    placements = map(Placement.from_json, _texts(tables, entries_of_key(pending.bucket_uid, pending.key)))
     wanted = (pending.location, pending.data_key)
+    placements = (
+        Placement.from_json(text) for _, text in every(tables, entries_of_key(pending.bucket_uid, pending.key))
+    )
     return any((placement.location, placement.data_key) == wanted for placement in placements)
 
 
 def _in_trash(tables: Tables, pending: PendingDelete) -> tuple[str, TrashRecord] | None:
-    for text in _texts(tables, trash.entries_of_key(pending.bucket_uid, pending.key)):
+    for _, text in every(tables, trash.entries_of_key(pending.bucket_uid, pending.key)):
         record = TrashRecord.from_json(text)
         if record.holds(pending.location, pending.data_key):
             return text, record
     return None
-
-
-def _texts(tables: Tables, prefix: str) -> Iterator[str]:
-    after = None
-    while entries := tables.scan(prefix, after=after, limit=_PAGE):
-        yield from (text for _, text in entries)
-        if len(entries) < _PAGE:
-            return
-        after = entries[-1][0]

@@ -16,10 +16,10 @@ from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.trash import TRASH, TrashRecord
 from tidegate.movement.location_check import CheckResult, check_store
 from tidegate.movement.transfer_limits import TransferLimits
-from tidegate.pools.catalogue import every
 from tidegate.pools.vault import Vault
 from tidegate.ports import Store, Tables
 from tidegate.settings import LocationSettings
+from tidegate.table_pages import every
 
 OpenLocation = Callable[[Location, str, TransferLimits], Store]
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Self
 
 from tidegate.core.codec import JsonRecord
 from tidegate.core.errors import NotFound
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 # Entries of the tables: `mv:ID`, `mv-open:ID` while it is under way, `mv-page:ID/NUMBER`.
 MOVES, OPEN, PAGES = "mv:", "mv-open:", "mv-page:"

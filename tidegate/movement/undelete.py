@@ -19,8 +19,8 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.records import Bucket
 from tidegate.core.trash import TrashRecord, entries_of_bucket, in_order_of_restoring
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.pools.catalogue import every
 from tidegate.ports import Store, Tables
+from tidegate.table_pages import every
 from tidegate.views import filled
 
 _THREADS = 16

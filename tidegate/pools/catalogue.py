@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tidegate.core.records import Bucket, Key, Pool, User
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 DIRECTORY = "bd:"
 ENDPOINT = "ep:"
 LAST_ACCESS = "ts:"
 DIRECT_HOSTNAME = "dn:"
 GENERATION = "gn:"
-
-
-def every(tables: Tables, prefix: str) -> Iterator[tuple[str, str]]:
-    after: str | None = None
-    while page := tables.scan(prefix, after=after):
-        yield from page
-        after = page[-1][0]
 
 
 def every_pool(tables: Tables) -> list[Pool]:

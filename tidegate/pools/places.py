@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from tidegate.core.errors import AlreadyExists, Conflict
 from tidegate.core.records import Pool
 from tidegate.lease import Lease
-from tidegate.pools import catalogue
 from tidegate.pools.catalogue import DIRECT_HOSTNAME, DIRECTORY
 from tidegate.pools.directories import overlaps
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 _LOCK = "lk:places"
 _LOCK_SECONDS = 30.0
@@ -35,7 +35,7 @@ class Places:
         self._take(DIRECTORY + pool.directory, pool.name, f"the directory {pool.directory} is used by pool")
         if pool.direct_hostname:
             self._take(DIRECT_HOSTNAME + pool.direct_hostname, pool.name, "that direct host name is used by pool")
-        for key, holder in catalogue.every(self._tables, DIRECTORY):
+        for key, holder in every(self._tables, DIRECTORY):
             other = key.removeprefix(DIRECTORY)
             if holder != pool.name and overlaps(other, pool.directory):
                 raise AlreadyExists(f"the directory {pool.directory} overlaps {other}, which is used by pool {holder}")

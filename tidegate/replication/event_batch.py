@@ -18,11 +18,11 @@ from tidegate.core.replication.messages import (
 )
 from tidegate.core.replication.records import RECORDS, ReplicationRecord, Status, entries_of_key, entry_of
 from tidegate.core.replication.rules import REPLICATION
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables, Topics
 from tidegate.replication.enqueueing import enqueue, queued
 from tidegate.replication.topics import send
 from tidegate.replication.version_messages import gone_message, pending
+from tidegate.table_pages import every
 
 
 class EventBatch:

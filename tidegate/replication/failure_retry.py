@@ -18,10 +18,10 @@ from tidegate.core.replication.failed_keys import FailedKey
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, Status
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables, Topics
 from tidegate.replication.failures import PAGE, Failure, FailureReader, Selection
 from tidegate.replication.topics import create_replication_topics, send
+from tidegate.table_pages import every
 
 # A claim stands for one failure that is retried: of two operators who ask at once, one has it. Until all steps are
 # taken it says what is to be sent, so that a retry that was cut off is finished by others; then it lasts until the

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.core.replication.counts import INTERVALS, KEPT_INTERVALS, IntervalCount, IntervalKey, interval_of
 from tidegate.core.replication.records import Status
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 
 class IntervalCounts:

@@ -7,7 +7,7 @@ is overtaken by a newer one while it waits for a retry.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -22,9 +22,9 @@ from tidegate.replication.site_memory import SiteMemory
 from tidegate.replication.site_survey import NO_IDS, is_copy, versions_at
 from tidegate.replication.site_writer import SiteWriter, SourceGone
 from tidegate.replication.version_messages import completed, failed, gone_message, release
+from tidegate.table_pages import every
 
 _LONGEST_REASON = 500
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class KeyReplication:
 
 def _records(tables: Tables, site: str, bucket_uid: str, key: str) -> dict[str, ReplicationRecord]:
     """Those of the key that go to the site, by version, the oldest first."""
-    found = [ReplicationRecord.from_json(text) for text in _texts(tables, entries_of_key(bucket_uid, key))]
+    found = [ReplicationRecord.from_json(text) for _, text in every(tables, entries_of_key(bucket_uid, key))]
     chosen = [record for record in found if record.at(site) is not None]
     return {record.version_id: record for record in sorted(chosen, key=lambda record: record.ts_ns)}
 
@@ -308,14 +308,3 @@ def _retimed(records: dict[str, ReplicationRecord], tasks: Sequence[ReplicationT
         if task.earlier_ns and record is not None and record.ts_ns < task.ts_ns:
             records[task.version_id] = replace(record, ts_ns=task.ts_ns)
     return dict(sorted(records.items(), key=lambda item: item[1].ts_ns))
-
-
-def _texts(tables: Tables, prefix: str) -> Iterator[str]:
-    """Nearly all keys have few versions, and need no second look."""
-    after = None
-    while True:
-        page = tables.scan(prefix, after=after, limit=_PAGE)
-        yield from (text for _, text in page)
-        if len(page) < _PAGE:
-            return
-        after = page[-1][0]

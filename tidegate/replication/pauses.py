@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidegate.core.replication.pauses import PAUSES, Pause, entry_of
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 # How often replicators look whether their site is paused.
 LOOK_SECONDS = 0.5

@@ -19,8 +19,8 @@ from tidegate.core.replication.records import (
     entry_of,
 )
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 # Above every character that a site's name may have.
 _LAST = "\U0010ffff"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.core.replication.records import RECORDS
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 
 class StoredRules:

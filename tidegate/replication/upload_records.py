@@ -8,8 +8,8 @@ import time
 from tidegate.core.replication.records import open_entry
 from tidegate.core.replication.uploads import UPLOADS, ReplicaUpload, entry_of
 from tidegate.movement.pending_deletes import record_of
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables, Topics
+from tidegate.table_pages import every
 
 # A version that arrives leaves its entry behind for a moment only.
 _ABANDONED_SECONDS = 3600.0

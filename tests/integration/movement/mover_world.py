@@ -33,11 +33,11 @@ from tidegate.movement.copying import Copier
 from tidegate.movement.location_threads import LocationThreads
 from tidegate.movement.mover_threads import Movers
 from tidegate.movement.mover_topics import MOVEMENT_RESULTS_TOPIC, create_topics
-from tidegate.pools.catalogue import every
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.ports import Record, Store
 from tidegate.settings import Settings
+from tidegate.table_pages import every
 from tidegate.workers.retry_policy import RetryPolicy
 
 DELETION = "deletion"

@@ -19,8 +19,8 @@ from tidegate.assembly import open_tables, open_topics
 from tidegate.core.records import Bucket
 from tidegate.core.replication.failed_keys import FAILED, FailedKey
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status, entries_of_key, entry_of
-from tidegate.pools.catalogue import every
 from tidegate.ports import Store, Tables, Topics
+from tidegate.table_pages import every
 
 SITES = ("one", "two")
 PART_MB = 5

@@ -11,6 +11,7 @@ from tidegate.core.errors import Conflict
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import HAS_PLACEMENTS, PLACEMENTS, Placement, entries_of_key, of_version
 from tidegate.ports import Record, Tables
+from tidegate.table_pages import every
 
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
@@ -112,14 +113,7 @@ async def _call(gateway: Gateway, work: Callable[[], _T]) -> _T:
 
 
 def _scanned(tables: Tables, prefix: str) -> list[Placement]:
-    found: list[Placement] = []
-    after: str | None = None
-    while True:
-        page = tables.scan(prefix, after=after, limit=_PAGE)
-        found += [Placement.from_json(text) for _, text in page]
-        if len(page) < _PAGE:
-            return found
-        after = page[-1][0]
+    return [Placement.from_json(text) for _, text in every(tables, prefix)]
 
 
 def _in_range(tables: Tables, bucket_uid: str, keys: set[str]) -> dict[str, list[Placement]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tidegate.core.errors import NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE, RuleSet
 from tidegate.core.records import Bucket, Pool
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 PREFIX = "lifecycle/data/buckets/"
 _NULL = "null"

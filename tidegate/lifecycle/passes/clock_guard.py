@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from tidegate.core.lifecycle.clock_check import why_not_believed
 from tidegate.core.lifecycle.due import SECOND_NS
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings
+from tidegate.table_pages import every
 
 SEEN = "lifecycle/clock"
 _PROBLEMS = "lifecycle/clock-problems/"

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Literal, Self
 
 from tidegate.core.codec import JsonRecord
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
+from tidegate.table_pages import every
 
 REPORTS = "lifecycle/passes/"
 REQUESTS = "lifecycle/requests/"

@@ -26,9 +26,9 @@ from tidegate.lifecycle.passes.pass_records import (
 from tidegate.lifecycle.passes.plan_files import PlanEntry, PlanFiles, PlannedActions
 from tidegate.lifecycle.queries.control import SWITCHED_OFF, why_refused
 from tidegate.lifecycle.queries.moments import moment_of
-from tidegate.pools.catalogue import every
 from tidegate.ports import Tables
 from tidegate.settings import LifecycleSettings
+from tidegate.table_pages import every
 from tidegate.views import filled
 
 _POLL_SECONDS = 0.2
