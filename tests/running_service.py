@@ -28,6 +28,8 @@ SETTINGS: dict[str, Any] = {
     "gateway.healing_seconds": 4,
     "api.port": 0,
     "pools.heartbeat_seconds": 1,
+    # What tests are done with shall not go on using the machine.
+    "pools.idle_seconds": 60,
     "pools.watch_seconds": 0.2,
     "pools.mutex_seconds": 5,
     "pools.retry_seconds": 0.5,

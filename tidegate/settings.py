@@ -350,6 +350,12 @@ class SparkSettings(Section):
         "`spark.authenticate.secret`). Elsewhere Spark makes one for each session.",
     )
     idle_minutes: float = Field(10, gt=0, description="The session is ended when no pass came for so long.")
+    job_idle_seconds: float = Field(
+        60,
+        ge=0,
+        description="The process of audits, backfills and verifications, which has a session of its own, is ended when "
+        "no other one was asked for for so long.",
+    )
     options: dict[str, SecretStr] = Field(
         {}, description="Further settings of Spark by its own names, such as `spark.executor.memory`."
     )

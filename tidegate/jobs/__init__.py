@@ -1,1 +1,1 @@
-"""Jobs that operators ask for and Spark carries out, each in a process of its own: one at a time over all machines."""
+"""Jobs that operators ask for and Spark carries out, in a process of their own: one at a time over all machines."""

@@ -67,6 +67,10 @@ class JobList(Generic[AnyJob]):
         self._what = what
         self._folder = folder
 
+    @property
+    def name(self) -> str:
+        return self._folder.name
+
     def submit(self, make: Callable[[str, float], AnyJob]) -> AnyJob:
         """Asks for a job, which is made of an id and the time."""
         waiting = [job for job in self.all() if not job.status.has_ended]

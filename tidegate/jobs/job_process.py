@@ -1,76 +1,64 @@
-"""The process of one job, from its start by the runner to its record, which says how it ended."""
+"""The process of jobs as its runner sees it: started for the first job, and kept for those that follow."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
-from tidegate import logs
-from tidegate import settings as settings_module
-from tidegate.assembly import open_tables
-from tidegate.core.errors import TidegateError
-from tidegate.datadir import DataDirectory
-from tidegate.jobs.job_list import AnyJob, JobList
-from tidegate.pipeline.audit.reference_source import InstallationPlace
-from tidegate.pipeline.session.warm_session import WarmSession, spark_errors
-from tidegate.ports import Tables
-from tidegate.settings import Settings
+from tidegate.processes import end_with_parent
+
+_MODULE = "tidegate.jobs.serve"
+_END_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """`folder` is for what the job finds; it is not there yet. The session is started when it is asked for."""
+class JobProcess:
+    """`data` is the data directory. For one thread, with which the process ends as well."""
 
-    settings: Settings
-    directory: DataDirectory
-    tables: Tables
-    warm: WarmSession
-    folder: Path
+    def __init__(self, data: Path) -> None:
+        self._command = [sys.executable, "-m", _MODULE, "--data", str(data)]
+        self._process: subprocess.Popen[str] | None = None
+        self._used_at = 0.0
 
     @property
-    def place(self) -> InstallationPlace:
-        return InstallationPlace(settings_module.dump(self.settings), str(self.directory.path))
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll() if self._process is not None else 0
 
+    def give(self, name: str, job_id: str) -> None:
+        """A job of the list of that name. The process must be done with the one before."""
+        if self._process is None or self.exit_code is not None:
+            self.end()
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, text=True, preexec_fn=end_with_parent(os.getpid())
+            )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, and its exit code tells
+            self._process.stdin.write(f"{name} {job_id}\n")
+            self._process.stdin.flush()
 
-def run(
-    name: str,
-    jobs_in: Callable[[Tables, Path], JobList[AnyJob]],
-    work: Callable[[JobContext, AnyJob], AnyJob],
-    report: Callable[[AnyJob], None],
-) -> None:
-    """Carries out the job that the command line names. `name` is that of the log, `jobs_in` the list in these tables
-    and that data directory, `work` gives the job as it ended, `report` writes that to the log."""
-    parser = argparse.ArgumentParser(description=f"One job of Tidegate's: {name}.")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--job", required=True)
-    given = parser.parse_args()
-    directory = DataDirectory(given.data)
-    settings = settings_module.restore(directory.settings_file.read_text())
-    logs.setup(settings, directory.path, name)
-    warm = WarmSession(settings, directory.path)
+    def job_ended(self) -> None:
+        self._used_at = time.monotonic()
 
-    def end(*_: object) -> None:
-        warm.kill()
-        os._exit(1)
+    def end_if_idle(self, seconds: float) -> None:
+        if self._process is not None and time.monotonic() - self._used_at >= seconds:
+            self.end()
 
-    signal.signal(signal.SIGTERM, end)
-    with closing(open_tables(settings, directory.path)) as tables:
-        jobs = jobs_in(tables, directory.path)
-        job = jobs.get(given.job).begun()
-        jobs.put(job)
+    def end(self, *, at_once: bool = False) -> None:
+        """After the job that is under way, unless `at_once`."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        if at_once:
+            process.terminate()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         try:
-            with spark_errors():
-                ended = work(JobContext(settings, directory, tables, warm, jobs.folder_of(job.id)), job)
-        except TidegateError as error:
-            ended = job.failed(str(error), now=time.time())
-        jobs.put(ended)
-    report(ended)
-    warm.end()
-    sys.exit(0)
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

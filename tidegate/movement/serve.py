@@ -7,8 +7,10 @@ in memory that matters: a killed process loses nothing, and what it had begun is
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from tidegate.assembly import open_location
+from tidegate.jobs.job_list import JobList
 from tidegate.jobs.job_runner import JobRunner
 from tidegate.lifecycle import process
 from tidegate.lifecycle.process import ServiceContext
@@ -38,7 +40,7 @@ def _serve(context: ServiceContext) -> int:
         *_deletion_threads(context, locations),
         *mover_threads(context, locations),
         *replication_threads(context, locations),
-        *_job_threads(context),
+        _job_thread(context),
     ]
     code = run_threads(threads, context.stop)
     locations.close()
@@ -72,15 +74,13 @@ def _deletion_threads(context: ServiceContext, locations: Locations) -> list[Wor
     ]
 
 
-def _job_threads(context: ServiceContext) -> list[WorkerThread]:
-    """What is asked for rarely, and carried out by Spark in processes of their own."""
+def _job_thread(context: ServiceContext) -> WorkerThread:
+    """What is asked for rarely, and carried out by Spark in a process of its own."""
     tables, data, stop = context.tables, context.data, context.stop
-    audits = JobRunner(tables, audits_in(tables, data), "tidegate.movement.audit_process", data, stop)
-    replication = JobRunner(tables, jobs_in(tables, data), "tidegate.replication.job_process", data, stop)
-    return [
-        WorkerThread("auditor", audits.run_forever, lambda: None, stop),
-        WorkerThread("replication jobs", replication.run_forever, lambda: None, stop),
-    ]
+    lists: list[JobList[Any]] = [audits_in(tables, data), jobs_in(tables, data)]
+    idle_seconds = context.settings.spark.job_idle_seconds
+    runner = JobRunner(tables, lists, data, idle_seconds=idle_seconds, stop=stop)
+    return WorkerThread("jobs", runner.run_forever, runner.close, stop)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from move_ledger import wait_until
 from replication_ledger import ReplicationLedger
 from running_service import RunningService
 from second_store import SecondStore
 
 SITES = ("north", "south")
+PROCESS = "tidegate.jobs.serve"
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +137,33 @@ def test_what_is_lost_changed_or_put_at_a_site_is_told_and_a_backfill_brings_bac
     assert newest["VersionId"] not in {
         each["VersionId"] for each in south.list_object_versions(Bucket=copies, Prefix="lost")["Versions"]
     }
+
+
+def test_jobs_share_a_process_and_one_that_is_killed_fails_and_holds_up_no_other(
+    ledger: ReplicationLedger, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = fresh_name("killed")
+    copies = f"{bucket}-copies"
+    ledger.make_bucket(bucket, copies=copies)
+    ledger.s3.put_object(Bucket=bucket, Key="a", Body=b"a")
+    ledger.wait_for_counts(bucket, dict.fromkeys(SITES, (0, 1, 0)))
+    ledger.assert_verified(bucket)
+    processes = ledger.service.pids_of(PROCESS)
+    assert ledger.verify(bucket) == (0, 0, 0)
+    assert ledger.service.pids_of(PROCESS) == processes
+    for kill_idle in (True, False):
+        [pid] = ledger.service.pids_of(PROCESS)
+        if kill_idle:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            with ledger.service.api() as api:
+                asked = api.post("/api/v1/replication/jobs", json={"kind": "verify", "bucket": bucket}).json()
+                where = f"/api/v1/replication/jobs/{asked['id']}"
+                wait_until(lambda where=where: api.get(where).json()["status"] == "running", lambda: "it never ran")
+                os.kill(pid, signal.SIGKILL)
+                wait_until(lambda where=where: api.get(where).json()["status"] == "failed", lambda: "it never failed")
+                assert "ended with code -9" in api.get(where).json()["problem"]
+        assert ledger.verify(bucket) == (0, 0, 0)
 
 
 def test_jobs_are_refused_where_there_is_nothing_to_compare(

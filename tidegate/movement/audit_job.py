@@ -1,4 +1,4 @@
-"""One audit: `python -m tidegate.movement.audit_process --data DIR --job ID`, started by its runner."""
+"""How an audit of a location is carried out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from contextlib import closing
 from dataclasses import asdict, replace
 
 from tidegate.assembly import open_location
-from tidegate.jobs import job_process
 from tidegate.jobs.job_list import JobStatus
-from tidegate.jobs.job_process import JobContext
+from tidegate.jobs.job_work import JobContext, JobWork
 from tidegate.movement.audits import LocationAudit, audits_in
 from tidegate.movement.locations import Locations
 from tidegate.pipeline.audit import orphans
@@ -20,10 +19,6 @@ from tidegate.pools.vault import Vault
 _HOUR_NS = 3600 * 1_000_000_000
 
 logger = logging.getLogger(__name__)
-
-
-def main() -> None:
-    job_process.run("audit", audits_in, _audited, _report)
 
 
 def _audited(context: JobContext, audit: LocationAudit) -> LocationAudit:
@@ -49,5 +44,4 @@ def _report(ended: LocationAudit) -> None:
     )
 
 
-if __name__ == "__main__":
-    main()
+AUDIT = JobWork(audits_in, _audited, _report)

@@ -1,4 +1,4 @@
-"""One backfill or verification: `python -m tidegate.replication.job_process --data DIR --job ID`."""
+"""How a backfill or a verification of a bucket is carried out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tidegate.assembly import open_location
 from tidegate.core.errors import Conflict, NotFound, Unavailable
 from tidegate.core.records import Bucket
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
-from tidegate.jobs import job_process
 from tidegate.jobs.job_list import JobStatus
-from tidegate.jobs.job_process import JobContext
+from tidegate.jobs.job_work import JobContext, JobWork
 from tidegate.movement.locations import Locations
 from tidegate.pipeline.audit.location_source import AuditedLocation
 from tidegate.pipeline.replication.backfilling import Home, backfill
@@ -25,10 +24,6 @@ from tidegate.pools.vault import Vault
 from tidegate.replication.jobs import JobKind, ReplicationJob, jobs_in
 
 logger = logging.getLogger(__name__)
-
-
-def main() -> None:
-    job_process.run("replication-job", jobs_in, _carried_out, _report)
 
 
 def _carried_out(context: JobContext, job: ReplicationJob) -> ReplicationJob:
@@ -79,5 +74,4 @@ def _report(ended: ReplicationJob) -> None:
     )
 
 
-if __name__ == "__main__":
-    main()
+COMPARISON = JobWork(jobs_in, _carried_out, _report)
