@@ -25,8 +25,8 @@ class JobProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll() if self._process is not None else 0
+        """None while it runs, or if there is none."""
+        return self._process.poll() if self._process is not None else None
 
     def give(self, name: str, job_id: str) -> None:
         """A job of the list of that name. The process must be done with the one before."""

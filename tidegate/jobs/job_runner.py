@@ -73,3 +73,7 @@ class JobRunner:
                 return
             if self._stop.wait(_POLL_SECONDS):
                 self._process.end(at_once=True)
+                stopped = jobs.get(job_id)
+                if not stopped.status.has_ended:
+                    jobs.put(stopped.failed("the service was stopped; ask for another one", now=time.time()))
+                return
