@@ -244,6 +244,14 @@ def _needs_stub(record: Placement, by_id: Mapping[str, ListedVersion]) -> bool:
     return not record.has_stub or bool(record.location and by_id[_raw(record.stub_id)].size)
 
 
+def is_original(record: Placement, stored: ListedVersion, stub_names: Mapping[str, str]) -> bool:
+    """Whether a version in the store that has the record's id is the one that was moved, and no stub and nothing that
+    was written since."""
+    if record.has_stub and _raw(record.stub_id) == _raw(stored.version_id):
+        return False
+    return not _is_replaced(record, stored, stub_names)
+
+
 def must_stay(record: Placement, stored: Sequence[ListedVersion]) -> bool:
     """Whether the stub must not be deleted yet, since a store may take another version for the current one then."""
     is_there = any(version.version_id == record.stub_id for version in stored)

@@ -19,6 +19,7 @@ from tidegate.core.backend_traits import traits_of
 from tidegate.core.cors import CORS
 from tidegate.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from tidegate.core.lifecycle.rules import LIFECYCLE
+from tidegate.core.placements import HAS_PLACEMENTS, PLACEMENTS
 from tidegate.core.records import BackendEntry, Bucket, Key, KeyPolicy, ManagerEntry, Pool, PoolStatus, User
 from tidegate.core.replication.rules import REPLICATION
 from tidegate.pools import catalogue, starter_client, stopping
@@ -40,6 +41,8 @@ _SECRET_CHARACTERS = string.ascii_letters + string.digits
 _ACCESS_KEY_LENGTH = 20
 _SECRET_LENGTH = 40
 _APPLIED_POLL_SECONDS = 0.05
+# Entries of the tables that each bucket has under its uid.
+_OF_BUCKETS = (LIFECYCLE, CORS, REPLICATION, HAS_PLACEMENTS)
 
 
 class _Unchanged(Enum):
@@ -151,10 +154,17 @@ class Registry:
                 return after
 
     def delete_pool(self, name: str) -> None:
-        """Stops the backend and forgets the pool with its keys and buckets. The contents stay in its directory."""
+        """Stops the backend and forgets the pool with its keys and buckets. The contents stay in its directory. Raises
+        `Conflict` where objects of it were moved."""
         pool = self.pool(name)
+        self._refuse_if_moved(name)
         self.update_pool(name, online=False)  # nothing wakes it meanwhile
         self.stop_pool(name)
+        try:
+            self._refuse_if_moved(name)  # what was moved since
+        except Conflict:
+            self.update_pool(name, online=pool.online)
+            raise
         self._forget_contents(name)
         for prefix in (PoolStatus.PREFIX, LAST_ACCESS, GENERATION):
             self.tables.delete(prefix + name)
@@ -293,10 +303,16 @@ class Registry:
         text = self.tables.get(Bucket.PREFIX + name)
         return text is not None and Bucket.from_json(text).uid == uid
 
+    def has_moved(self, bucket: Bucket) -> bool:
+        """Whether the bucket has records of objects that were moved. They are found by its uid alone: without them the
+        objects could not be read, and nobody would delete their data."""
+        return bool(self.tables.scan(f"{PLACEMENTS}{bucket.uid}/", limit=1))
+
     def delete_bucket(self, name: str, *, uid: str = "") -> None:
         """Makes it unreachable. What is in it stays, and is there again when the pool gets a bucket of that name.
 
         With `uid` only that bucket is meant: if another one has taken the name, or none has it, nothing happens.
+        Raises `Conflict` where objects of it were moved.
         """
         text = self._text(Bucket.PREFIX + names.check_bucket_name(name), f"bucket {name}") if not uid else None
         wanted = Bucket.from_json(text).uid if text is not None else uid
@@ -304,8 +320,10 @@ class Registry:
             bucket = Bucket.from_json(stored)
             if bucket.uid != wanted:
                 return
+            if self.has_moved(bucket):
+                raise _moved(bucket)
             if self.tables.compare_and_set(Bucket.PREFIX + name, stored, None):
-                for prefix in (LIFECYCLE, CORS, REPLICATION):
+                for prefix in _OF_BUCKETS:
                     self.tables.delete(prefix + wanted)
                 self._changes.bump()
                 return
@@ -379,6 +397,13 @@ class Registry:
             self.tables.delete(Key.PREFIX + key.access_key)
         for bucket in catalogue.buckets_of(self.tables, pool):
             self.tables.delete(Bucket.PREFIX + bucket.name)
+            for prefix in _OF_BUCKETS:
+                self.tables.delete(prefix + bucket.uid)
+
+    def _refuse_if_moved(self, pool: str) -> None:
+        moved = next(filter(self.has_moved, catalogue.buckets_of(self.tables, pool)), None)
+        if moved is not None:
+            raise _moved(moved)
 
     def _still_there(self, pool: Pool, key: str, value: str) -> None:
         """Takes an entry back that was made while its pool was deleted: a later pool must not inherit it."""
@@ -392,6 +417,13 @@ class Registry:
         if text is None:
             raise NotFound(f"there is no {what}")
         return text
+
+
+def _moved(bucket: Bucket) -> Conflict:
+    return Conflict(
+        f"objects of bucket {bucket.name} were moved to other locations, and are found by its records alone: "
+        f"delete them first (tidegate bucket purge {bucket.name})"
+    )
 
 
 def _check_expiry(expires_at: float | None, now: float) -> float | None:

@@ -16,7 +16,7 @@ from running_service import PoolKey, RunningService, s3_client
 from second_store import SecondStore
 
 from tidegate.assembly import open_tables, open_topics
-from tidegate.core import sigv4
+from tidegate.core import copies, sigv4
 from tidegate.core.locations import Location
 from tidegate.core.pending_deletes import PendingDelete
 from tidegate.core.placements import PLACEMENTS, Placement
@@ -117,6 +117,8 @@ class MovingWorld:
         named = {"VersionId": version_id} if version_id else {}
         found = self.s3.get_object(Bucket=bucket, Key=key, **named)
         data_key = f"{self.prefix}{self.key.pool}/{secrets.token_hex(16)}"
+        with closing(open_tables(self.settings, self.service.data)) as tables:
+            tables.put(copies.entry_of(self.location, data_key), "{}")
         put = self.cold.put_object(Bucket=self.store.bucket, Key=data_key, Body=found["Body"].read())
         return {
             "location": self.location,
@@ -143,8 +145,14 @@ class MovingWorld:
             status, answer = self.ask("PUT", bucket, key, query, body=body)
             tries += 1
         assert status == 200, (status, answer)
+        self.forget_copy(request["data_key"])
         outcome = str(json.loads(answer)["outcome"])
         return "placed" if tries > 1 and outcome == "already" else outcome
+
+    def forget_copy(self, data_key: str) -> None:
+        """As workers do when they know how a copy ended, or have sent its data to deletion."""
+        with closing(open_tables(self.settings, self.service.data)) as tables:
+            tables.delete(copies.entry_of(self.location, data_key))
 
     def move_back(self, bucket: str, key: str, version_id: str = "") -> int:
         record = next(

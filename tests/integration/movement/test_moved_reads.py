@@ -218,3 +218,35 @@ def test_clients_may_neither_place_objects_nor_send_what_names_a_placement(world
     with pytest.raises(ClientError) as error:
         world.s3.put_object(Bucket=bucket, Key="q", Body=b"1", Metadata={"tidegate-placement": "x/y/z"})
     assert code_of(error) == "InvalidArgument"
+
+
+def test_a_copy_that_was_handed_to_deletion_is_not_placed(world: MovingWorld, bucket: str) -> None:
+    world.s3.put_object(Bucket=bucket, Key="late", Body=b"first")
+    request = world.copy(bucket, "late")
+    world.forget_copy(request["data_key"])
+    assert world.place(bucket, "late", "", request) == "changed"
+    assert world.placements(bucket) == []
+    assert world.s3.get_object(Bucket=bucket, Key="late")["Body"].read() == b"first"
+    assert world.move(bucket, "late") == "placed"
+    (record,) = world.placements(bucket)
+    again = world.copy(bucket, "late")
+    world.forget_copy(again["data_key"])
+    assert world.place(bucket, "late", "", again) == "changed"
+    assert [each.data_key for each in world.placements(bucket)] == [record.data_key]
+    assert world.s3.get_object(Bucket=bucket, Key="late")["Body"].read() == b"first"
+
+
+def test_neither_a_bucket_nor_its_pool_goes_while_objects_lie_elsewhere(
+    world: MovingWorld, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = world.bucket(fresh_name("stays"))
+    world.s3.put_object(Bucket=bucket, Key="moved", Body=b"first")
+    assert world.move(bucket, "moved") == "placed"
+    for kind, name in (("bucket", bucket), ("pool", world.key.pool)):
+        refused = world.service.run_cli(kind, "delete", name, "--yes")
+        assert refused.returncode and "tidegate bucket purge" in refused.stderr, refused
+    with pytest.raises(ClientError, match="BucketNotEmpty"):
+        world.s3.delete_bucket(Bucket=bucket)
+    assert world.s3.get_object(Bucket=bucket, Key="moved")["Body"].read() == b"first"
+    world.s3.delete_object(Bucket=bucket, Key="moved")
+    world.s3.delete_bucket(Bucket=bucket)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from direct_backend import direct_backend
 from moving_world import MovingWorld
-from running_service import RunningService
+from running_service import RunningService, s3_client
 from second_store import SecondStore
 
 
@@ -115,6 +116,21 @@ def test_an_original_is_deleted_only_if_it_was_moved(world: MovingWorld, bucket:
     assert world.delete_original(bucket, "k", first) == 204
     assert world.delete_original(bucket, "k", first) == 204
     assert (body_of(world, bucket, first), body_of(world, bucket, second)) == ("one", "two")
+
+
+def test_the_original_of_a_null_version_below_others_is_deleted(
+    world: MovingWorld, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = world.bucket(fresh_name("null-below"))
+    put(world, bucket, "one")
+    world.set_versioning(bucket, "Enabled")
+    (second,) = put(world, bucket, "two")
+    assert world.move(bucket, "k", "null") == "placed"
+    assert world.delete_original(bucket, "k", "null") == 204
+    url, key = direct_backend(world.service, world.key.pool)
+    stored = s3_client(url, key).list_object_versions(Bucket=bucket)["Versions"]
+    assert [version["VersionId"] for version in stored] == [second]
+    assert (body_of(world, bucket, "null"), body_of(world, bucket)) == ("one", "two")
 
 
 def test_a_deleted_version_does_not_come_back_from_its_original(world: MovingWorld, bucket: str) -> None:

@@ -79,6 +79,8 @@ async def delete_bucket(exchange: Exchange, admission: Admission) -> None:
     await exchange.change.lock([""])
     if not await _in_thread(exchange, lambda: gateway.registry.has_bucket(name, bucket.uid)):
         raise S3Error("NoSuchBucket", fields={"BucketName": name})
+    if await _in_thread(exchange, lambda: gateway.registry.has_moved(bucket)):
+        raise S3Error("BucketNotEmpty", fields={"BucketName": name})
     admission.pool = await gateway.backends.awake(admission.pool)
     reply = await ask_signed(gateway, admission.pool, b"DELETE", object_path(name))
     if reply.head.status not in (204, 404):

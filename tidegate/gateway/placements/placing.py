@@ -16,13 +16,13 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.identities import Identity, holds
 from tidegate.core.key_versions import would_uncover
-from tidegate.core.placements import Placement, of_version
+from tidegate.core.placements import Placement, is_original, of_version
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml import DeleteEntry
 from tidegate.gateway.changes import event_builder
 from tidegate.gateway.changes.key_versions import stored_versions
 from tidegate.gateway.placements import records
-from tidegate.gateway.placements.settling import make_stub, settle, would_replace_null
+from tidegate.gateway.placements.settling import make_stub, settle, stub_names, would_replace_null
 from tidegate.gateway.placements.stored_version import (
     NotPlaced,
     describe,
@@ -37,6 +37,7 @@ from tidegate.gateway.requests.directory import BucketView
 from tidegate.gateway.requests.forwarding import ask_signed, object_path, version_query
 
 if TYPE_CHECKING:
+    from tidegate.gateway.gateway import Gateway
     from tidegate.gateway.requests.admission import Admission
     from tidegate.gateway.requests.exchange import Exchange
 
@@ -118,6 +119,7 @@ async def _placed(
         moved_ns=time.time_ns(),
     )
     await records.put(gateway, moved, known)
+    await _check_wanted(gateway, moved, known)
     if not known.location:
         # It had been moved back: what holds the data becomes an empty stub again.
         moved = await make_stub(gateway, admission.pool, view, moved, ())
@@ -158,10 +160,20 @@ async def _place_stored(
         has_original=admission.has_versions and not listed.is_latest,
     )
     await records.put(gateway, record, None)
+    await _check_wanted(gateway, record, None)
     if listed.is_latest:
         return await make_stub(gateway, admission.pool, view, record, stored)
     await records.send(gateway, [records.pending_original(record)])
     return record
+
+
+async def _check_wanted(gateway: Gateway, record: Placement, before: Placement | None) -> None:
+    """Whoever sends the data of a copy to deletion drops the reference to the copy after that. A worker that comes too
+    late, or whose request took too long, must not have the version placed then: the record is taken back. In the other
+    order, deletion finds the record."""
+    if not await records.is_copied(gateway, record):
+        await records.take_back(gateway, record, before)
+        raise NotPlaced("changed", "nobody waits for the copy any more")
 
 
 def _compare(request: PlaceRequest, found: Identity) -> None:
@@ -178,13 +190,14 @@ async def delete_original(exchange: Exchange, admission: Admission) -> None:
     await exchange.change.lock([key])
     record = of_version(await records.of_key(gateway, view.bucket.uid, key), version_id)
     stored = await stored_versions(gateway, admission.pool, view.bucket.name, key)
-    is_there = any(version.version_id == version_id for version in stored)
+    found = next((version for version in stored if version.version_id == version_id), None)
+    names = await stub_names(gateway, admission.pool, view, key, stored) if version_id == NULL_VERSION else {}
     if record is None:
-        if is_there:
+        if found is not None:
             raise S3Error("OperationAborted", "the version is in use")
-    elif is_there and would_uncover(version_id, stored):
+    elif found is not None and would_uncover(version_id, stored):
         raise S3Error("OperationAborted", _UNCOVERS)
-    elif is_there and (record.stub_id or NULL_VERSION) != version_id:
+    elif found is not None and is_original(record, found, names):
         path, query = object_path(view.bucket.name, key), version_query(version_id)
         reply = await ask_signed(gateway, admission.pool, b"DELETE", path, query)
         if reply.head.status not in (200, 204, 404):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from tidegate.core import copies
 from tidegate.core.errors import Conflict
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import HAS_PLACEMENTS, PLACEMENTS, Placement, entries_of_key, of_version
@@ -57,6 +58,19 @@ async def put(gateway: Gateway, record: Placement, before: Placement | None) -> 
     """Replaces `before` (None: nothing) by the record. Raises `Conflict` if something else stands there."""
     expected = before.to_json() if before is not None else None
     if not await _call(gateway, lambda: gateway.tables.compare_and_set(record.entry, expected, record.to_json())):
+        raise Conflict(f"the record of {record.bucket}/{record.key} was changed by somebody else")
+
+
+async def is_copied(gateway: Gateway, record: Placement) -> bool:
+    """Whether the copy that the record is about to refer to still has its own reference."""
+    entry = copies.entry_of(record.location, record.data_key)
+    return await _call(gateway, lambda: gateway.tables.get(entry)) is not None
+
+
+async def take_back(gateway: Gateway, record: Placement, before: Placement | None) -> None:
+    """What stood before the record stands there again. Raises `Conflict` if something else does by now."""
+    text = before.to_json() if before is not None else None
+    if not await _call(gateway, lambda: gateway.tables.compare_and_set(record.entry, record.to_json(), text)):
         raise Conflict(f"the record of {record.bucket}/{record.key} was changed by somebody else")
 
 

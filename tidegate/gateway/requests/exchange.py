@@ -12,7 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, Pairs
 from tidegate.core.s3errors import S3Error, error_xml
 from tidegate.gateway.changes.change import Change
@@ -175,6 +175,8 @@ class Exchange:
 
     def begin_change(self) -> Change:
         """One of several changes that this request makes. It ends with the exchange, if not before."""
+        if self.finished:
+            raise Unavailable("the request has ended before its change began")
         change = Change(self.gateway, self.admitted.bucket_name)
         self._changes = (*self._changes, change)
         return change
@@ -298,10 +300,36 @@ class Exchange:
             return
         self.finished = True
         self.receiving = False
-        for change in self._changes:
-            change.end()
+        self._end_changes()
         self.gateway.exchange_ended(self)
         self.transfer = None  # which refers to this exchange: a circle would be left to the garbage collector
         client, self.client = self.client, None
         if client is not None:
             client.exchange_ended()
+
+    def _end_changes(self) -> None:
+        """A task that is still amid a change keeps its keys until it ends, or has had its time once more: without them
+        it could undo what another request is told of."""
+        task = self._task
+        if task is None or task.done() or task is _current_task():
+            for change in self._changes:
+                change.end()
+            return
+        for change in self._changes:
+            if not change.is_locked:
+                change.end()
+        ceiling = self.gateway.loop.call_later(self.gateway.patience_seconds, task.cancel)
+        task.add_done_callback(lambda _: self._task_ended(ceiling))
+
+    def _task_ended(self, ceiling: asyncio.TimerHandle) -> None:
+        ceiling.cancel()
+        for change in self._changes:
+            change.end()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    """None outside of the event loop, where tests end exchanges."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
