@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "api.port": 0,
     "pools.heartbeat_seconds": 1,
     # What tests are done with shall not go on using the machine.
-    "pools.idle_seconds": 60,
+    "pools.idle_seconds": 120,
     "pools.watch_seconds": 0.2,
     "pools.mutex_seconds": 5,
     "pools.retry_seconds": 0.5,

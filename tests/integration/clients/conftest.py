@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from direct_backend import direct_backend
 from metadata_log import MetadataLog
 from running_service import RunningService
 from syncs import Forest
@@ -18,7 +17,7 @@ def ways(service: RunningService) -> Ways:
     key = service.create_pool("clients")
     gateway = Way("gateway", service.s3_url, key)
     gateway.s3().create_bucket(Bucket="clients-waker")
-    return Ways(gateway, Way("direct", *direct_backend(service, key.pool)))
+    return Ways(service, gateway, "clients-waker")
 
 
 @pytest.fixture(scope="session")

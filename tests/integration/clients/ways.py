@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from running_service import PoolKey, s3_client
+from direct_backend import direct_backend
+from running_service import PoolKey, RunningService, s3_client
 
 MIB = 1 << 20
 
@@ -41,8 +42,16 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
+    service: RunningService
     gateway: Way
-    direct: Way
+    waker: str
+
+    @property
+    def direct(self) -> Way:
+        """To the backend that runs now: one that nobody used for a while is stopped, and the next one has another key.
+        A look at the bucket `waker` starts it."""
+        self.gateway.s3().head_bucket(Bucket=self.waker)
+        return Way("direct", *direct_backend(self.service, self.gateway.key.pool))
 
     def compared(self, script: Callable[[Way], Any]) -> Any:
         """What the script gives through the gateway, having found that it gives the same at the backend."""
