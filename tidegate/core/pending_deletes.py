@@ -119,9 +119,14 @@ def is_owner(pending: PendingDelete, metadata: dict[str, str]) -> bool:
     return all(metadata.get(name, "") == value for name, value in wanted.items())
 
 
+def is_hashed(key: str) -> bool:
+    """Whether it may stand for a key that is too long to be told."""
+    return bool(_HASHED.fullmatch(key))
+
+
 def _key_text(key: str) -> str:
     """A key that is known by its hash alone, from the data itself, is given as such."""
     quoted = quote(key, safe="/~")
-    if _HASHED.fullmatch(key):
+    if is_hashed(key):
         return key
     return quoted if len(quoted) <= _LONGEST_KEY else f"sha256:{sha256(key.encode()).hexdigest()}"

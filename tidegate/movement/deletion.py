@@ -148,6 +148,8 @@ class Deleter:
     def _at_site(self, pending: PendingDelete) -> Result:
         """A copy that replication put there, which is one version among others; or a delete marker, which shows nothing
         of itself, and is known by its id alone."""
+        if pending.data_key != pending.key:
+            return Result(DeletionOutcome.NOT_MATCHED, "a copy at a site has the key of its version")
         store, _ = self._location(pending.location)
         if pending.upload_id:
             return DELETED if _abort(store, pending.data_bucket, pending) else _NOT_THERE

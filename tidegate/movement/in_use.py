@@ -8,8 +8,8 @@ from functools import partial
 
 from tidegate.core import copies, trash
 from tidegate.core.errors import Conflict, Unavailable
-from tidegate.core.pending_deletes import Component, DataType, PendingDelete
-from tidegate.core.placements import Placement, entries_of_key
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_hashed
+from tidegate.core.placements import PLACEMENTS, Placement, entries_of_key
 from tidegate.core.replication import records as replication_records
 from tidegate.core.replication import uploads
 from tidegate.core.replication.records import ReplicationRecord
@@ -89,15 +89,20 @@ def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:
     if tables.get(copies.entry_of(pending.location, pending.data_key)) is not None:
         return True
     wanted = (pending.location, pending.data_key)
-    placements = (
-        Placement.from_json(text) for _, text in every(tables, entries_of_key(pending.bucket_uid, pending.key))
-    )
+    entries = _entries(pending, entries_of_key, f"{PLACEMENTS}{pending.bucket_uid}/")
+    placements = (Placement.from_json(text) for _, text in every(tables, entries))
     return any((placement.location, placement.data_key) == wanted for placement in placements)
 
 
 def _in_trash(tables: Tables, pending: PendingDelete) -> tuple[str, TrashRecord] | None:
-    for _, text in every(tables, trash.entries_of_key(pending.bucket_uid, pending.key)):
+    entries = _entries(pending, trash.entries_of_key, trash.entries_of_bucket(pending.bucket_uid))
+    for _, text in every(tables, entries):
         record = TrashRecord.from_json(text)
         if record.holds(pending.location, pending.data_key):
             return text, record
     return None
+
+
+def _entries(pending: PendingDelete, of_key: Callable[[str, str], str], of_bucket: str) -> str:
+    """Where a record of the data would stand. A key that is told by its hash may be any key of the bucket."""
+    return of_bucket if is_hashed(pending.key) else of_key(pending.bucket_uid, pending.key)

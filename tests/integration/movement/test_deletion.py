@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import pairwise
 
 import msgspec
@@ -14,10 +15,13 @@ from deletion_store import DeletionStore
 
 from tidegate.core.copies import entry_of as copy_entry
 from tidegate.core.errors import Unavailable
-from tidegate.core.pending_deletes import Component, PendingDelete
+from tidegate.core.pending_deletes import Component, PendingDelete, owner_metadata
 from tidegate.core.trash import TrashRecord
 
 MakePlace = Callable[..., DeletionPlace]
+
+# Too long for a header once it is quoted.
+LONG_KEY = "/".join(["é" * 100] * 3)
 
 
 def changed(pending: PendingDelete, **fields: object) -> PendingDelete:
@@ -68,6 +72,35 @@ def test_a_forged_message_does_not_hide_the_record_that_refers_to_the_data(place
     place.finish()
     assert place.holds(owned)
     assert sorted(place.outcomes()) == ["in-use", "not-matched"]
+
+
+@pytest.mark.parametrize("is_trash", [False, True])
+def test_a_message_that_tells_a_key_by_its_hash_finds_the_record_that_refers_to_the_data(
+    place: DeletionPlace, is_trash: bool
+) -> None:
+    long, orphan = place.put(LONG_KEY), place.put(LONG_KEY + "2")
+    if is_trash:
+        kept(place, long, until=time.time() + 600)
+    else:
+        place.place(long)
+    told_by_hash = [changed(each, key=f"sha256:{sha256(each.key.encode()).hexdigest()}") for each in (long, orphan)]
+    place.send(*told_by_hash)
+    place.finish()
+    assert place.holds(long) and not place.holds(orphan)
+    assert sorted(place.outcomes()) == ["deleted", "in-use"]
+
+
+def test_a_message_that_tells_the_key_of_a_replica_by_its_hash_is_ignored(place: DeletionPlace) -> None:
+    key = LONG_KEY
+    owner = {"pool": "pool", "bucket": "photos", "bucket_uid": "uid", "key": key, "version_id": "null"}
+    metadata = owner_metadata(Component.REPLICA, **owner)
+    plain = {name.removeprefix("x-amz-meta-"): value for name, value in metadata.items()}
+    place.store.client().put_object(Bucket=place.store.bucket, Key=key, Body=b"data", Metadata=plain)
+    replica = changed(place.put(key), component=Component.REPLICA, data_key=key, data_bucket=place.store.bucket)
+    by_hash = changed(replica, key=f"sha256:{sha256(key.encode()).hexdigest()}", data_version_id="null")
+    place.send(by_hash)
+    place.finish()
+    assert place.holds(replica) and place.outcomes() == ["not-matched"]
 
 
 def test_a_stale_message_for_data_with_another_etag_is_ignored(place: DeletionPlace) -> None:
