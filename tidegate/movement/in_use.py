@@ -50,12 +50,13 @@ def is_placed(tables: Tables, pending: PendingDelete) -> bool:
     pool's own store the gateway knows, which is asked when it is to delete it."""
     if pending.data_type is DataType.STORE:
         return False
-    return _is_referred_to(tables, pending) or _in_trash(tables, pending) is not None
+    return _is_copied(tables, pending) or _in_trash(tables, pending) is not None or _has_placement(tables, pending)
 
 
 def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = time.time) -> bool:
     """Of data in the trash. When its grace is over, the record goes before the data does: from then on nobody can bring
     the version back. Whoever has brought it back meanwhile has written a placement first."""
+    is_copied = _is_copied(tables, pending)
     found = _in_trash(tables, pending)
     if found is not None:
         text, record = found
@@ -68,7 +69,7 @@ def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = t
             )
         if not tables.compare_and_set(record.entry, text, None):
             raise Conflict(f"the record of {pending.bucket}/{pending.key} in the trash is being changed")
-    return _is_referred_to(tables, pending)
+    return is_copied or _has_placement(tables, pending)
 
 
 def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
@@ -85,22 +86,27 @@ def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
     )
 
 
-def _is_referred_to(tables: Tables, pending: PendingDelete) -> bool:
-    if tables.get(copies.entry_of(pending.location, pending.data_key)) is not None:
-        return True
-    wanted = (pending.location, pending.data_key)
-    entries = _entries(pending, entries_of_key, f"{PLACEMENTS}{pending.bucket_uid}/")
-    placements = (Placement.from_json(text) for _, text in every(tables, entries))
-    return any((placement.location, placement.data_key) == wanted for placement in placements)
+# Data goes from a copy to the trash or a placement, and from the trash to a placement. Each record is written before
+# the former one goes: asked for in this order, one of them is found.
+
+
+def _is_copied(tables: Tables, pending: PendingDelete) -> bool:
+    return tables.get(copies.entry_of(pending.location, pending.data_key)) is not None
 
 
 def _in_trash(tables: Tables, pending: PendingDelete) -> tuple[str, TrashRecord] | None:
     entries = _entries(pending, trash.entries_of_key, trash.entries_of_bucket(pending.bucket_uid))
     for _, text in every(tables, entries):
         record = TrashRecord.from_json(text)
-        if record.holds(pending.location, pending.data_key):
+        if record.placement.data_key == pending.data_key:
             return text, record
     return None
+
+
+def _has_placement(tables: Tables, pending: PendingDelete) -> bool:
+    """Data keys are never used twice, and one bucket may be two locations, under two names of its host."""
+    entries = _entries(pending, entries_of_key, f"{PLACEMENTS}{pending.bucket_uid}/")
+    return any(Placement.from_json(text).data_key == pending.data_key for _, text in every(tables, entries))
 
 
 def _entries(pending: PendingDelete, of_key: Callable[[str, str], str], of_bucket: str) -> str:
