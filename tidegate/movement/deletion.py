@@ -24,11 +24,13 @@ _CHANGED = "PreconditionFailed"
 
 
 class LocationStores(Protocol):
-    """The stores of the locations. Both raise `NotFound` where there is no such location (any more)."""
+    """The stores of the locations. All raise `NotFound` where there is no such location (any more)."""
 
     def store(self, name: str) -> Store: ...
 
     def bucket(self, name: str) -> str: ...
+
+    def prefix(self, name: str) -> str: ...
 
 
 class PoolStores(Protocol):
@@ -47,6 +49,7 @@ class Result:
 DELETED = Result(DeletionOutcome.DELETED)
 _IN_USE = Result(DeletionOutcome.IN_USE, "a record refers to the data")
 _NOT_THERE = Result(DeletionOutcome.NOT_THERE, "there is no such data")
+_ANOTHER_OWNER = Result(DeletionOutcome.NOT_MATCHED, "the stored data is another owner's")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,9 @@ class Deleter:
     # --- in a pool's own store -------------------------------------------------------------------
 
     def _in_store(self, pending: PendingDelete) -> Result:
+        """Uploads there are those of clients, who may go on with them; and nobody else could say that they will not."""
+        if pending.upload_id:
+            return Result(DeletionOutcome.NOT_MATCHED, "an upload in a pool's own store is its client's")
         text = self._tables.get(Bucket.PREFIX + pending.bucket)
         if text is None:
             return Result(DeletionOutcome.NOT_THERE, f"there is no bucket {pending.bucket}")
@@ -120,9 +126,6 @@ class Deleter:
             return Result(DeletionOutcome.NOT_MATCHED, f"the bucket {pending.bucket} is not the one that is meant")
         try:
             store = self._pools.of_pool(pending.pool)
-            if pending.upload_id:
-                store.abort_upload(pending.bucket, pending.key, pending.upload_id)
-                return DELETED
             is_deleted = store.delete_original(pending.bucket, pending.key, pending.version_id)
             return DELETED if is_deleted else _IN_USE
         except NotFound as error:
@@ -132,14 +135,21 @@ class Deleter:
 
     def _in_location(self, pending: PendingDelete) -> Result | DeleteEntry:
         store, bucket = self._location(pending.location)
-        is_aborted = bool(pending.upload_id) and _abort(store, bucket, pending)
+        if not pending.data_key.startswith(self._locations.prefix(pending.location)):
+            return Result(DeletionOutcome.NOT_MATCHED, "the data does not lie under the prefix of the location")
+        is_aborted = False
+        if pending.upload_id:
+            head = store.head(bucket, pending.data_key)
+            if head is not None and not is_owner(pending, dict(head.headers)):
+                return _ANOTHER_OWNER
+            is_aborted = _abort(store, bucket, pending)
         if pending in self._believed:
             return DeleteEntry(pending.data_key, etag=f'"{pending.etag}"' if pending.etag else None)
         head = store.head(bucket, pending.data_key)
         if head is None:
             return DELETED if is_aborted else _NOT_THERE
         if not is_owner(pending, dict(head.headers)):
-            return Result(DeletionOutcome.NOT_MATCHED, "the stored data is another owner's")
+            return _ANOTHER_OWNER
         if pending.etag and pending.etag.strip('"') != head.etag:
             detail = f"the stored data has the ETag {head.etag}, not {pending.etag}"
             return Result(DeletionOutcome.NOT_MATCHED, detail)
@@ -155,7 +165,7 @@ class Deleter:
             return DELETED if _abort(store, pending.data_bucket, pending) else _NOT_THERE
         head = store.head(pending.data_bucket, pending.data_key, pending.data_version_id)
         if head is not None and not is_owner(pending, dict(head.headers)):
-            return Result(DeletionOutcome.NOT_MATCHED, "the stored data is another owner's")
+            return _ANOTHER_OWNER
         try:
             store.delete(pending.data_bucket, DeleteEntry(pending.data_key, pending.data_version_id))
         except NotFound:

@@ -44,6 +44,9 @@ class _Locations:
     def bucket(self, name: str) -> str:
         return self._bucket
 
+    def prefix(self, name: str) -> str:
+        return "tide/"
+
     def close(self) -> None:
         self._store.close()
 

@@ -28,6 +28,18 @@ def changed(pending: PendingDelete, **fields: object) -> PendingDelete:
     return msgspec.structs.replace(pending, **fields)
 
 
+def owner_headers(pending: PendingDelete) -> dict[str, str]:
+    """Metadata with which data says that it is what the message names."""
+    names = ("pool", "bucket", "bucket_uid", "key", "version_id")
+    metadata = owner_metadata(pending.component, **{name: getattr(pending, name) for name in names})
+    return {name.removeprefix("x-amz-meta-"): value for name, value in metadata.items()}
+
+
+def open_uploads(place: DeletionPlace, data_key: str) -> set[str]:
+    listed = place.store.client().list_multipart_uploads(Bucket=place.store.bucket, Prefix=data_key)
+    return {upload["UploadId"] for upload in listed.get("Uploads", [])}
+
+
 def test_data_that_nobody_refers_to_is_deleted_and_the_delete_is_counted_and_recorded(place: DeletionPlace) -> None:
     before = [metric("sent", data="location"), metric("deleted", data="location")]
     before += [metric("received"), metric("acknowledged")]
@@ -92,11 +104,9 @@ def test_a_message_that_tells_a_key_by_its_hash_finds_the_record_that_refers_to_
 
 def test_a_message_that_tells_the_key_of_a_replica_by_its_hash_is_ignored(place: DeletionPlace) -> None:
     key = LONG_KEY
-    owner = {"pool": "pool", "bucket": "photos", "bucket_uid": "uid", "key": key, "version_id": "null"}
-    metadata = owner_metadata(Component.REPLICA, **owner)
-    plain = {name.removeprefix("x-amz-meta-"): value for name, value in metadata.items()}
-    place.store.client().put_object(Bucket=place.store.bucket, Key=key, Body=b"data", Metadata=plain)
-    replica = changed(place.put(key), component=Component.REPLICA, data_key=key, data_bucket=place.store.bucket)
+    client, bucket = place.store.client(), place.store.bucket
+    replica = changed(place.put(key), component=Component.REPLICA, data_key=key, data_bucket=bucket)
+    client.put_object(Bucket=bucket, Key=key, Body=b"data", Metadata=owner_headers(replica))
     by_hash = changed(replica, key=f"sha256:{sha256(key.encode()).hexdigest()}", data_version_id="null")
     place.send(by_hash)
     place.finish()
@@ -227,9 +237,30 @@ def test_an_upload_that_was_not_completed_is_aborted(place: DeletionPlace) -> No
     pending = changed(place.put(), data_key=data_key, upload_id=upload_id)
     place.send(pending)
     place.finish()
-    uploads = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
-    assert upload_id not in {upload["UploadId"] for upload in uploads}
+    assert open_uploads(place, data_key) == set()
     assert place.outcomes() == ["deleted"]
+
+
+@pytest.mark.parametrize("component", [Component.UNKNOWN, Component.PLACEMENT])
+def test_what_lies_outside_the_prefix_of_the_location_is_left_alone(place: DeletionPlace, component: Component) -> None:
+    client, bucket, data_key = place.store.client(), place.store.bucket, f"of-others/{component}"
+    pending = changed(place.put(), component=component, data_key=data_key)
+    metadata = owner_headers(pending) if component is Component.PLACEMENT else {}
+    client.put_object(Bucket=bucket, Key=data_key, Body=b"data", Metadata=metadata)
+    upload_id = client.create_multipart_upload(Bucket=bucket, Key=data_key)["UploadId"]
+    place.send(pending, changed(pending, upload_id=upload_id))
+    place.finish()
+    assert place.holds(pending) and open_uploads(place, data_key) == {upload_id}
+    assert place.outcomes() == ["not-matched"] * 2
+
+
+def test_an_upload_where_data_of_another_owner_lies_is_left_alone(place: DeletionPlace) -> None:
+    client, bucket, owned = place.store.client(), place.store.bucket, place.put()
+    upload_id = client.create_multipart_upload(Bucket=bucket, Key=owned.data_key)["UploadId"]
+    place.send(changed(owned, key="another", upload_id=upload_id))
+    place.finish()
+    assert place.holds(owned) and open_uploads(place, owned.data_key) == {upload_id}
+    assert place.outcomes() == ["not-matched"]
 
 
 def test_data_of_a_component_waits_until_its_owner_can_be_asked(make_place: MakePlace) -> None:
