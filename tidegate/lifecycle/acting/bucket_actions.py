@@ -110,10 +110,11 @@ class Actor:
         return [attempts.results.get(number, postponed) for number in range(len(batch))]
 
     def _forget(self, attempts: _Attempts) -> None:
-        """What was kept for tasks that were not carried out. Of those that are tried again, nothing is known yet."""
+        """What was kept for tasks that were not carried out. Of those that are tried again nothing is known yet, and an
+        attempt whose answer was lost may have been carried out, whatever a later one says."""
         if self._keeper is not None:
             for number, result in attempts.results.items():
-                if result.outcome not in (Outcome.DONE, Outcome.RETRY_LATER):
+                if result.outcome not in (Outcome.DONE, Outcome.RETRY_LATER) and number not in attempts.repeated:
                     self._keeper.forget(attempts.task(number))
 
     def _attempt(self, attempts: _Attempts) -> str:

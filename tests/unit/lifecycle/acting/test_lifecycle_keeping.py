@@ -9,10 +9,12 @@ import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
 from memory_store import MemoryStore
 
+from tidegate.core.errors import NotFound, Refused, TidegateError, Unavailable
 from tidegate.core.lifecycle.assess import Effect
 from tidegate.core.lifecycle.rules import ActionKind
 from tidegate.core.lifecycle.tasks import ObjectTask, Outcome
 from tidegate.core.listings import ListedVersion
+from tidegate.lifecycle.acting import bucket_actions
 from tidegate.lifecycle.acting.assignments import Assignment, Result
 from tidegate.lifecycle.acting.bucket_actions import Actor
 
@@ -75,3 +77,15 @@ def test_what_was_kept_for_an_object_that_was_replaced_is_forgotten(store: Memor
     store.put("a", 2000.0, etag="other")
     assert acted(store, keeper, judged) == [Outcome.NOOP_RESOLVED]
     assert keeper.forgotten == ["a"] and store.look("photos", "a") is not None
+
+
+@pytest.mark.parametrize("later", [Refused("Forbidden"), NotFound("there is no bucket")])
+def test_what_was_kept_stays_when_an_attempt_was_made_whose_answer_was_lost(
+    store: MemoryStore, later: TidegateError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_actions, "_FIRST_PAUSE_SECONDS", 0.0)
+    keeper = Keeper(store)
+    judged = task(store.put("a", 1000.0))
+    store.trouble = [("after", Unavailable("no answer")), ("before", later)]
+    assert acted(store, keeper, judged) in ([Outcome.BLOCKED], [Outcome.NOOP_RESOLVED])
+    assert store.look("photos", "a") is None and keeper.forgotten == []
