@@ -155,7 +155,8 @@ class Copier:
 
     @staticmethod
     def _finished(copy: Copy, target: _Target) -> str:
-        """The ETag of the data if an earlier attempt has written all of it: objects appear whole, and verified."""
+        """The ETag of the data if an earlier attempt has written all of it. Objects appear whole and verified; one that
+        its location showed otherwise than it was written has no record any more."""
         head = target.store.head(target.bucket, copy.data_key)
         return head.etag if head is not None and head.size == copy.size else ""
 
@@ -173,7 +174,9 @@ class Copier:
         head = target.store.head(target.bucket, copy.data_key)
         if head is None or (head.size, head.etag) != (copy.size, etag):
             found = "nothing" if head is None else f"{head.size} bytes, ETag {head.etag}"
-            raise Unavailable(f"location {copy.location} shows {found} instead of {copy.size} bytes, ETag {etag}")
+            reason = f"location {copy.location} shows {found} instead of {copy.size} bytes, ETag {etag}"
+            self._progress.release(copy, reason)
+            raise Unavailable(reason)
         return etag
 
     def _upload(self, copy: Copy, reader: SourceReader, target: _Target, is_resumed: bool) -> str:

@@ -146,6 +146,21 @@ def test_a_task_that_comes_again_after_its_copy_was_complete_copies_nothing(
     assert [world.copier().copy(each, location) for each in (task, large)] == first
 
 
+def test_a_copy_that_shows_another_etag_than_was_answered_is_deleted_and_made_anew(
+    world: MoverWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location, task = world.location("cold"), world.put("large", os.urandom(PART_BYTES + 1))
+    complete = S3Store.complete_upload
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="instead of"):
+        patch.setattr(S3Store, "complete_upload", lambda *given: complete(*given) + "0")
+        world.copier().copy(task, location)
+    assert world.copies() == []
+    status = world.copier().copy(task, location)
+    (released,) = world.pending()
+    assert status.result is CopyResult.COPIED and released.data_key != status.data_key
+    assert world.stored(released.data_key)["ContentLength"] == task.size
+
+
 def test_what_was_replaced_meanwhile_is_not_copied_and_what_was_begun_is_deleted(world: MoverWorld) -> None:
     location, stop = world.location("cold"), Flag()
     task = world.put("large", os.urandom(2 * PART_BYTES))
