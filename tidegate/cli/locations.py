@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from tidegate.assembly import open_location
+from tidegate.cli.deletion import deletion_desk
 from tidegate.cli.invocation import Group, Invocation, pass_invocation
 from tidegate.cli.printing import print_done, print_list, print_object, print_table
 from tidegate.cli.printing import show as shown
@@ -178,11 +179,11 @@ def check(invocation: Invocation, context: click.Context, name: str) -> None:
 @pass_invocation
 def remove(invocation: Invocation, name: str, yes: bool) -> None:
     """Removes a location to which no object refers any more. Nothing in its bucket is deleted."""
-    with _locations(invocation) as locations:
+    with _locations(invocation) as locations, deletion_desk(invocation) as desk:
         locations.get(name)
         if not yes:
             click.confirm(f"Remove the location {name}?", abort=True, err=True)
-        locations.remove(name)
+        locations.remove(name, desk.in_flight)
     print_done(f"The location {name} is removed.", {"location": name, "removed": True}, as_json=invocation.json)
 
 

@@ -100,12 +100,16 @@ class DeletionDesk:
     topics: Topics
     settings: Settings
 
+    def in_flight(self) -> int:
+        """Pending deletes that are not finished."""
+        create_deletion_topics(self.topics, self.settings.deletion)
+        return self.topics.lag(self.settings.deletion.topic, DELETION_GROUP)
+
     def status(self) -> DeletionStatusView:
         settings = self.settings.deletion
-        create_deletion_topics(self.topics, settings)
         return DeletionStatusView(
             enabled=settings.enabled,
-            in_flight=self.topics.lag(settings.topic, DELETION_GROUP),
+            in_flight=self.in_flight(),
             retrying=self.topics.progress(settings.topic, DELETION_GROUP).retrying,
             dead=self._letters().count(),
         )

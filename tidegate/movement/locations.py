@@ -125,16 +125,17 @@ class Locations:
         self._changed()
         return sealed
 
-    def remove(self, name: str) -> None:
-        """Only where no data is left. A copy that begins at the same moment brings the location back."""
+    def remove(self, name: str, deletes_in_flight: Callable[[], int]) -> None:
+        """Only where no data is left, nor waits for deletion. A copy that begins at the same moment brings the location
+        back."""
         if self.is_configured(name):
             raise Conflict(f"location {name} stands in the settings: take it out there")
         text = self.get(name).to_json()
-        self._refuse_if_used(name)
+        self._refuse_if_used(name, deletes_in_flight)
         if not self._tables.compare_and_set(Location.PREFIX + name, text, None):
             raise Conflict(f"location {name} was changed in the meantime; look again")
         try:
-            self._refuse_if_used(name)
+            self._refuse_if_used(name, deletes_in_flight)
         except Conflict:
             self._tables.put_if_absent(Location.PREFIX + name, text)
             raise
@@ -142,7 +143,7 @@ class Locations:
             self._changed()
         self._drop(name)
 
-    def _refuse_if_used(self, name: str) -> None:
+    def _refuse_if_used(self, name: str, deletes_in_flight: Callable[[], int]) -> None:
         if self._tables.scan(f"{COPIES}{name}/", limit=1):
             raise Conflict(f"data is on its way to location {name}: try again when it has arrived")
         needle = f'"location":"{name}"'  # most records are of other locations, and need not be read
@@ -165,12 +166,20 @@ class Locations:
                     f"versions of bucket {version.bucket} are on their way to site {name}: try again when they have "
                     "arrived or failed (tidegate replication status)"
                 )
+        in_trash = 0
         for _, text in every(self._tables, TRASH):
+            in_trash += 1
             if needle in text and (kept := TrashRecord.from_json(text).placement).location == name:
                 raise Conflict(
                     f"location {name} keeps {kept.bucket}/{kept.key} and perhaps others that were deleted: "
                     "wait until their grace is over, or bring them back and move them"
                 )
+        # Data is sent to deletion before its record goes. What waits for the end of its grace has a record still.
+        if (waiting := deletes_in_flight() - in_trash) > 0:
+            raise Conflict(
+                f"pending deletes are not finished ({waiting}), perhaps of data in location {name}: "
+                "try again when they are (tidegate deletion status)"
+            )
 
     def _bucket_of(self, uid: str) -> str:
         """Its name; empty if it is gone, and whoever deleted it died before its rules were removed."""

@@ -7,6 +7,7 @@ import time
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from tidegate.movement.deletion_queries import DeletionDesk
 from tidegate.movement.location_check import CheckResult
 from tidegate.movement.location_views import LocationView, view_location
 from tidegate.web.access import require_token
@@ -70,4 +71,5 @@ def check_location(service: OfRequest, name: str) -> CheckResult:
 
 @router.delete("/{name}", summary="Remove a location to which no object refers", status_code=204)
 def remove_location(service: OfRequest, name: str) -> None:
-    service.locations.remove(name)
+    desk = DeletionDesk(service.tables, service.topics, service.settings)
+    service.locations.remove(name, desk.in_flight)

@@ -113,8 +113,9 @@ def test_data_is_whole_under_limits_and_many_threads(locations: Locations, secon
 
 
 def test_a_bucket_of_a_pool_can_be_a_location_and_the_commands_work_on_a_running_service(
-    service: RunningService, fresh_name: Callable[[str], str], tmp_path: Path
+    make_service: Callable[..., RunningService], fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:
+    service = make_service(lifecycle__enabled=False)
     name, key = fresh_name("location"), service.create_pool(fresh_name("target"))
     service.s3(key).create_bucket(Bucket=name)
     secret = tmp_path / "secret"

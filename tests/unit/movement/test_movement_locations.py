@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidegate.core.placements import Placement
 from tidegate.core.records import Bucket
 from tidegate.core.replication.records import OpenVersion, Status, open_entry
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
+from tidegate.core.trash import TrashRecord
 from tidegate.movement.location_views import view_location
 from tidegate.movement.locations import Locations
 from tidegate.pools.vault import Vault
@@ -61,6 +63,11 @@ def make(tables: Tables, tmp_path: Path) -> Iterator[Make]:
     yield locations
     for each in made:
         each.close()
+
+
+def idle() -> int:
+    """All pending deletes are finished."""
+    return 0
 
 
 def placed(location: str, key: str = "k") -> Placement:
@@ -129,7 +136,7 @@ def test_locations_of_the_settings_stand_beside_the_others_and_are_left_alone(ma
     with pytest.raises(AlreadyExists, match="settings"):
         locations.create("fixed", **OPTIONS)
     with pytest.raises(Conflict, match="settings"):
-        locations.remove("fixed")
+        locations.remove("fixed", idle)
     with pytest.raises(InvalidInput, match="fixed already"):
         locations.create("other", **OPTIONS | {"bucket": "other"}, storage_classes=["fixed"])
     views = {each.name: view_location(locations, each) for each in locations.all()}
@@ -140,7 +147,13 @@ def test_locations_of_the_settings_stand_beside_the_others_and_are_left_alone(ma
 @pytest.mark.parametrize("name", ["cold", "", "lo:", "fixed"])
 def test_what_is_not_there_is_not_found(make: Make, name: str) -> None:
     locations = make()
-    for call in (locations.get, locations.store, locations.bucket, locations.remove, locations.check):
+    for call in (
+        locations.get,
+        locations.store,
+        locations.bucket,
+        partial(locations.remove, deletes_in_flight=idle),
+        locations.check,
+    ):
         with pytest.raises(NotFound):
             call(name)
 
@@ -154,14 +167,34 @@ def test_a_location_is_removed_when_no_data_is_left(make: Make, tables: Tables) 
     tables.put(placed("cold-2", "l").entry, placed("cold-2", "l").to_json())
     tables.put(f"{COPIES}cold-2/data", "{}")
     with pytest.raises(Conflict, match=r"data of b/k.*--back"):
-        locations.remove("cold")
+        locations.remove("cold", idle)
     tables.delete(record.entry)
     tables.put(f"{COPIES}cold/data", "{}")
     with pytest.raises(Conflict, match="on its way"):
-        locations.remove("cold")
+        locations.remove("cold", idle)
     tables.delete(f"{COPIES}cold/data")
-    locations.remove("cold")
+    locations.remove("cold", idle)
     assert [location.name for location in make().all()] == ["cold-2"]
+
+
+def test_a_location_stays_while_deletes_are_pending_that_do_not_wait_for_a_grace(make: Make, tables: Tables) -> None:
+    locations = make()
+    for name in ("cold", "trash"):
+        locations.create(name, **OPTIONS | {"bucket": name})
+    kept = TrashRecord("id", placed("trash"), 1, until=2.0)
+    tables.put(kept.entry, kept.to_json())
+    with pytest.raises(Conflict, match=r"not finished \(1\).*deletion status"):
+        locations.remove("cold", lambda: 2)
+    assert locations.get("cold").name == "cold"
+    locations.remove("cold", lambda: 1)
+
+
+def test_a_location_stays_if_data_is_sent_to_deletion_while_it_is_removed(make: Make) -> None:
+    locations, counts = make(), iter([0, 1])
+    locations.create("cold", **OPTIONS)
+    with pytest.raises(Conflict, match="pending deletes"):
+        locations.remove("cold", lambda: next(counts))
+    assert make().get("cold").name == "cold"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -175,11 +208,11 @@ def test_a_location_stays_while_replication_rules_name_it(make: Make, tables: Ta
     tables.put(REPLICATION + bucket.uid, ReplicationRules((rule,)).to_json())
     for name in ("near", "far"):
         with pytest.raises(Conflict, match=f"the replication rules of bucket photos name location {name}"):
-            locations.remove(name)
-    locations.remove("idle")
+            locations.remove(name, idle)
+    locations.remove("idle", idle)
     tables.put(REPLICATION + "gone", ReplicationRules((rule,)).to_json())
     tables.delete(REPLICATION + bucket.uid)
-    locations.remove("near")
+    locations.remove("near", idle)
     assert [location.name for location in locations.all()] == ["far"]
 
 
@@ -190,9 +223,9 @@ def test_a_location_stays_while_versions_are_on_their_way_to_it(make: Make, tabl
     tables.put(open_entry("cold", "uid", "a/b:c", "v1"), OpenVersion("photos", status, 1, 0.0, 5).to_json())
     if status is Status.PENDING:
         with pytest.raises(Conflict, match="versions of bucket photos are on their way to site cold"):
-            locations.remove("cold")
+            locations.remove("cold", idle)
     else:
-        locations.remove("cold")
+        locations.remove("cold", idle)
     assert [location.name for location in locations.all()] == (["cold"] if status is Status.PENDING else [])
 
 
@@ -211,7 +244,7 @@ def test_a_location_stays_if_a_copy_begins_while_it_is_removed(make: Make, table
     locations = make()
     locations._tables = Meddling()  # type: ignore[assignment]
     with pytest.raises(Conflict):
-        locations.remove("cold")
+        locations.remove("cold", idle)
     assert make().get("cold").name == "cold"
 
 
@@ -220,7 +253,7 @@ def test_a_store_is_kept_until_its_location_is_another(make: Make) -> None:
     locations.create("cold", **OPTIONS)
     store = locations.store("cold")
     assert locations.store("cold") is store
-    elsewhere.remove("cold")
+    elsewhere.remove("cold", idle)
     with pytest.raises(NotFound):
         locations.store("cold")
     elsewhere.create("cold", **OPTIONS | {"secret": "another"})
@@ -232,7 +265,7 @@ def test_others_are_told_of_each_change(make: Make) -> None:
     locations = make(changed=lambda: changes.append("changed"))
     locations.create("cold", **OPTIONS)
     assert len(changes) == 1
-    locations.remove("cold")
+    locations.remove("cold", idle)
     assert len(changes) == 2
 
 
