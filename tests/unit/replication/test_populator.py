@@ -64,6 +64,11 @@ class Place:
         while self.populator.run_once(0.2):
             pass
 
+    def change_rules(self, *rules: ReplicationRule, now: float) -> None:
+        text = self.tables.get(f"{REPLICATION}uid")
+        before = ReplicationRules.from_json(text) if text is not None else None
+        self.tables.put(f"{REPLICATION}uid", ReplicationRules(rules).after(before, now=now).to_json())
+
     def tell(self, *updates: StatusUpdate) -> None:
         send(self.topics, STATUS_TOPIC, updates)
         self.settle()
@@ -137,6 +142,14 @@ def test_a_marker_goes_where_rules_send_markers(place: Place) -> None:
 def test_what_was_written_before_the_rules_stays(place: Place) -> None:
     place.log(event(-901), event(-900))
     assert [task.version_id for task in place.tasks()] == ["v-900"]
+
+
+def test_what_the_log_tells_of_after_the_rules_changed_goes_where_they_sent_it_when_it_was_written(place: Place) -> None:
+    place.change_rules(ReplicationRule("n", 1, True, Filter(prefix="in/"), "new", ("two",)), now=1002.0)
+    place.log(event(1), event(2))
+    assert [(task.version_id, task.sites) for task in place.tasks()] == [("v1", ("one", "two")), ("v2", ("two",))]
+    record = place.record("v1")
+    assert record is not None and {state.bucket for state in record.sites} == {"copies"}
 
 
 def test_versions_without_an_id_stay(place: Place) -> None:

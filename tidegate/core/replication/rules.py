@@ -17,6 +17,8 @@ from tidegate.core.lifecycle.rules import Filter, digest
 
 # A bucket's replication rules stand in the tables under this and the bucket's uid.
 REPLICATION = "rp:"
+# So many former configurations of a bucket are kept.
+MOST_FORMER = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +59,40 @@ class ReplicationRule:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerRules:
+    """What stood until a time (Unix). The log may tell later of what was written before."""
+
+    rules: tuple[ReplicationRule, ...]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicationRules(JsonRecord):
-    """A bucket's replication configuration. `source` is the XML as it was put."""
+    """A bucket's replication configuration. `source` is the XML as it was put. `former` are the configurations before
+    it, the oldest first."""
 
     rules: tuple[ReplicationRule, ...]
     role: str = ""
     source: str = ""
+    former: tuple[FormerRules, ...] = ()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         return codec.decoded(text, cls, "stored replication configuration")
 
     def targets(self, key: str, tags: Pairs = (), *, is_marker: bool = False, written_at: float) -> dict[str, str]:
-        """The bucket at each site to which the version goes, by the site's name. `written_at` is a Unix time."""
-        chosen = self._chosen(key, tags, is_marker=is_marker)
-        return {site: rule.bucket for site, rule in chosen.items() if rule.since <= written_at}
+        """The bucket at each site to which the version goes, by the site's name: by the rules that stood when it was
+        written. `written_at` is a Unix time."""
+        return _chosen(self.rules_at(written_at), key, tags, is_marker=is_marker)
 
     def existing_targets(self, key: str, tags: Pairs = (), *, is_marker: bool = False) -> dict[str, str]:
         """The same for a version that was written before the rules, and that an operator asks for."""
-        return {site: rule.bucket for site, rule in self._chosen(key, tags, is_marker=is_marker).items()}
+        return _chosen(self.rules, key, tags, is_marker=is_marker)
 
-    def _chosen(self, key: str, tags: Pairs, *, is_marker: bool) -> dict[str, ReplicationRule]:
-        chosen: dict[str, ReplicationRule] = {}
-        for rule in sorted(self.rules, key=lambda rule: rule.priority):
-            if rule.matches(key, tags, is_marker=is_marker):
-                chosen |= dict.fromkeys(rule.sites, rule)
-        return {site: rule for site, rule in chosen.items() if rule.delete_markers or not is_marker}
+    def rules_at(self, written_at: float) -> tuple[ReplicationRule, ...]:
+        """Those that stood then, as far as they are known."""
+        standing = next((former.rules for former in self.former if written_at < former.until), self.rules)
+        return tuple(rule for rule in standing if rule.since <= written_at)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -91,17 +101,32 @@ class ReplicationRules(JsonRecord):
 
     @property
     def needs_tags(self) -> bool:
-        return any(rule.enabled and rule.filter.tags for rule in self.rules)
+        """To know where a version goes, whenever it was written."""
+        known = (self.rules, *(former.rules for former in self.former))
+        return any(rule.enabled and rule.filter.tags for rules in known for rule in rules)
 
     def after(self, earlier: Self | None, *, now: float) -> Self:
-        """With the times since when its rules do what they do: one that did the same before keeps its time."""
-        known = {rule.digest(): rule.since for rule in earlier.rules} if earlier is not None else {}
+        """With the times since when its rules do what they do: one that did the same before keeps its time. What stood
+        before is kept beside them, for versions that were written under it."""
+        if earlier is None:
+            return replace(self, rules=tuple(replace(rule, since=now) for rule in self.rules))
+        known = {rule.digest(): rule.since for rule in earlier.rules}
         rules = tuple(replace(rule, since=known.get(rule.digest(), now)) for rule in self.rules)
-        return replace(self, rules=rules)
+        is_same = self.digest() == earlier.digest()
+        former = earlier.former if is_same else (*earlier.former, FormerRules(earlier.rules, now))
+        return replace(self, rules=rules, former=former[-MOST_FORMER:])
 
     def digest(self) -> str:
         """Of what they do: neither names of rules nor the way they were written count."""
         return digest([[rule.priority, rule.digest()] for rule in self.rules])
+
+
+def _chosen(rules: Iterable[ReplicationRule], key: str, tags: Pairs, *, is_marker: bool) -> dict[str, str]:
+    chosen: dict[str, ReplicationRule] = {}
+    for rule in sorted(rules, key=lambda rule: rule.priority):
+        if rule.matches(key, tags, is_marker=is_marker):
+            chosen |= dict.fromkeys(rule.sites, rule)
+    return {site: rule.bucket for site, rule in chosen.items() if rule.delete_markers or not is_marker}
 
 
 def check_sites(sites: Iterable[str], known: Sequence[str]) -> None:

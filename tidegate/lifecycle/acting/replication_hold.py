@@ -56,9 +56,7 @@ class ReplicationHold:
 
 
 def _may_match(rules: ReplicationRules, key: str, written_at: float) -> bool:
-    return any(
-        rule.enabled and rule.since <= written_at and key.startswith(rule.filter.prefix or "") for rule in rules.rules
-    )
+    return any(rule.enabled and key.startswith(rule.filter.prefix or "") for rule in rules.rules_at(written_at))
 
 
 @lru_cache(maxsize=512)
