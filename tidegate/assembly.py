@@ -68,8 +68,10 @@ def embedded_files(settings: Settings, data: Path) -> list[Path]:
     return files
 
 
-def open_location(location: Location, secret: str, throttle: Throttle | None = None) -> Store:
-    """The objects behind a location, whose certificate is verified."""
+def open_location(
+    location: Location, secret: str, throttle: Throttle | None = None, *, timeout: float | None = None
+) -> Store:
+    """The objects behind a location, whose certificate is verified. `timeout` is in seconds."""
     from tidegate.adapters.s3_endpoint import LOCATION_TIMEOUT_SECONDS, verified_tls
     from tidegate.adapters.s3_store import S3Store
 
@@ -79,7 +81,7 @@ def open_location(location: Location, secret: str, throttle: Throttle | None = N
         secret,
         region=location.region,
         tls=verified_tls(location.ca_file) if location.is_secure else None,
-        timeout=LOCATION_TIMEOUT_SECONDS,
+        timeout=timeout or LOCATION_TIMEOUT_SECONDS,
         throttle=throttle,
     )
 

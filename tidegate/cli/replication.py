@@ -23,6 +23,7 @@ from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.failure_retry import FailureRetry
 from tidegate.replication.failures import FailureReader, FailureView, Selection, view_failure
 from tidegate.replication.site_health import health_of
+from tidegate.replication.stored_rules import StoredRules
 
 
 @contextmanager
@@ -105,12 +106,12 @@ def resume(invocation: Invocation, site: str, seconds: float | None) -> None:
 @click.argument("site", default=EVERY_SITE)
 @pass_invocation
 def health(invocation: Invocation, site: str) -> None:
-    """Tells whether SITE, or each, can be reached; ends with code 1 if one cannot.
+    """Tells whether SITE, or each, can be reached and its destination buckets take versions; ends with code 1 if not.
 
     `tidegate location check` also writes there.
     """
     with replication_desk(invocation) as desk, locations_on(invocation, desk.tables) as locations:
-        views = health_of(locations, desk.sites(site))
+        views = health_of(locations, desk.sites(site), StoredRules(desk.tables).destinations())
     columns = ("site", "ok", "milliseconds", "message")
     print_list(views, columns, as_json=invocation.json, empty="There are no locations.")
     if not all(view.ok for view in views):

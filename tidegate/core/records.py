@@ -19,6 +19,7 @@
 | `lc:UID`               | `RuleSet`       | the lifecycle rules of the bucket with that uid           |
 | `co:UID`               | `CorsRules`     | the CORS rules of that bucket                             |
 | `rp:UID`               | rules           | the `ReplicationRules` of that bucket                     |
+| `rd:HOST:PORT/BUCKET`  | a claim         | the pool whose versions go to that bucket of a site       |
 | `bv:UID`               | `BucketState`   | what lifecycle must know of that bucket beside its rules  |
 | `or:NUMBER`            | a token         | who has a key lock (put-if-absent, expires); Redis only   |
 | `ot:NUMBER`            | nanoseconds     | the last time given to a change there; Redis only         |

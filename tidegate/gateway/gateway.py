@@ -33,6 +33,7 @@ from tidegate.gateway.requests.admission import Admission
 from tidegate.gateway.requests.directory import Directory
 from tidegate.gateway.requests.exchange import Exchange
 from tidegate.logs import AccessLog
+from tidegate.movement.locations import Locations
 from tidegate.pools.catalogue import LAST_ACCESS
 from tidegate.pools.changes import ChangeCounter
 from tidegate.pools.registry import Registry
@@ -61,6 +62,7 @@ class Gateway:
         loop: asyncio.AbstractEventLoop,
         tables: Tables,
         registry: Registry,
+        locations: Locations,
         directory: Directory,
         change_counter: ChangeCounter,
         key_locks: KeyLocks,
@@ -75,6 +77,7 @@ class Gateway:
         self.loop = loop
         self.tables = tables
         self.registry = registry
+        self.locations = locations
         self.directory = directory
         self.change_counter = change_counter
         self.key_locks = key_locks

@@ -81,6 +81,7 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
     tables = open_tables(settings, data)
     vault = Vault.open(data)
     changes = ChangeCounter(data)
+    locations = Locations(tables, vault, settings.locations, open_location)
     intents = Intents(data / "run" / "intents")
     topics, log_topic = _topics(settings, data), settings.metalog.topic
     gate = _gate(settings, data, topics, intents)
@@ -94,12 +95,13 @@ async def serve(settings: Settings, data: Path, listener: socket.socket) -> None
         loop=loop,
         tables=tables,
         registry=Registry(tables, vault, data, settings),
+        locations=locations,
         directory=Directory(
             tables,
             vault,
             changes,
             life=settings.gateway.route_seconds,
-            find_location=Locations(tables, vault, settings.locations, open_location).with_secret,
+            find_location=locations.with_secret,
         ),
         change_counter=changes,
         key_locks=_key_locks(settings, data, tables),

@@ -13,7 +13,7 @@ from threading import Event as Flag
 from urllib.parse import urlencode
 
 from tidegate import metrics
-from tidegate.core.errors import NotFound, Unavailable
+from tidegate.core.errors import NotFound, Refused, Unavailable
 from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.placements import RESERVED_METADATA
 from tidegate.core.replication.records import ReplicationRecord
@@ -22,6 +22,8 @@ from tidegate.movement.deletion import PoolStores
 from tidegate.movement.part_upload import OpenUpload, part_size
 from tidegate.movement.source_reader import SourceReader
 from tidegate.ports import Store, StoredHead, StoredPart, StoredVersion
+from tidegate.replication.destinations import why_unfit
+from tidegate.replication.site_survey import NO_IDS
 from tidegate.replication.upload_records import UploadRecords
 
 _METADATA = "x-amz-meta-"
@@ -29,6 +31,8 @@ _CONTENT = (
     *("cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"),
     "x-amz-website-redirect-location",
 )
+# A bucket is asked again after so long whether it has versioning.
+_REMEMBERED_SECONDS = 60.0
 
 
 class SourceGone(Exception):
@@ -45,11 +49,38 @@ class SiteWriter:
         self._uploads = uploads
         self._part_bytes = part_bytes
         self._stop = stop
+        # When each bucket was last seen to have versioning.
+        self._versioned_at: dict[str, float] = {}
 
     def put(self, store: Store, bucket: str, record: ReplicationRecord) -> StoredVersion:
-        """Raises `SourceGone`, and `Stopped` when the process is to end."""
+        """Raises `SourceGone`, `Stopped` when the process is to end, and `Refused` if the bucket keeps no versions."""
         if record.is_marker:
-            return store.put_marker(bucket, record.key)
+            self._check_versioning(store, bucket)
+            stored = store.put_marker(bucket, record.key)
+        else:
+            stored = self._put_object(store, bucket, record)
+        if stored.version_id in NO_IDS:
+            self._versioned_at.pop(bucket, None)
+            raise self._refusal(bucket, "Its answer names no version.")
+        return stored
+
+    def _check_versioning(self, store: Store, bucket: str) -> None:
+        """What leaves a delete marker in a bucket with versioning deletes the object in one without."""
+        now = time.monotonic()
+        if self._versioned_at.get(bucket, float("-inf")) > now - _REMEMBERED_SECONDS:
+            return
+        why = why_unfit(store, bucket)
+        if why:
+            raise self._refusal(bucket, why)
+        self._versioned_at[bucket] = now
+
+    def _refusal(self, bucket: str, why: str) -> Refused:
+        return Refused(
+            f"bucket {bucket} at site {self._site} cannot take versions: {why} "
+            "Enable versioning there, and try once more: tidegate replication failed retry"
+        )
+
+    def _put_object(self, store: Store, bucket: str, record: ReplicationRecord) -> StoredVersion:
         source = self._source(record)
         with self._reader(source, record) as reader:
             headers = _headers(record, reader.head, self._tags(source, record, reader.head))

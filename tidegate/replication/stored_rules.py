@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.core.replication.records import RECORDS
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.ports import Tables
+from tidegate.replication.destinations import destinations_of
 from tidegate.table_pages import every
 
 
@@ -40,6 +41,15 @@ class StoredRules:
             for entry, text in every(self._tables, REPLICATION)
             for site in self._rules(entry.removeprefix(REPLICATION), text).sites
         }
+
+    def destinations(self) -> dict[str, set[str]]:
+        """The buckets that enabled rules of any bucket name, by site."""
+        return destinations_of(
+            rule
+            for entry, text in every(self._tables, REPLICATION)
+            for rule in self._rules(entry.removeprefix(REPLICATION), text).rules
+            if rule.enabled
+        )
 
     def _rules(self, bucket_uid: str, text: str) -> ReplicationRules:
         known = self._parsed.get(bucket_uid)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tidegate.replication.desk import HistoryView, ReplicationDesk, SiteStatusView, VersionAtSiteView
 from tidegate.replication.failures import Selection
 from tidegate.replication.site_health import SiteHealthView, health_of
+from tidegate.replication.stored_rules import StoredRules
 from tidegate.web.access import require_token
 from tidegate.web.api import ERRORS
 from tidegate.web.crr import desk_of
@@ -75,6 +76,6 @@ def history(
     return desk.history(bucket=bucket, key=key, site=site, count=limit)
 
 
-@router.get("/health", summary="Whether each site can be reached, and its bucket be read")
+@router.get("/health", summary="Whether each site can be reached, its bucket be read, and destinations take versions")
 def health(service: OfRequest, desk: _Desk, site: Annotated[str, Query(max_length=24)] = "all") -> list[SiteHealthView]:
-    return health_of(service.locations, desk.sites(site))
+    return health_of(service.locations, desk.sites(site), StoredRules(desk.tables).destinations())

@@ -91,6 +91,8 @@ class MovingWorld:
 
     def replicate(self, bucket: str, prefix: str) -> None:
         """Gives the bucket a rule for the keys that begin so."""
+        self.cold.create_bucket(Bucket="copies")
+        self.cold.put_bucket_versioning(Bucket="copies", VersioningConfiguration={"Status": "Enabled"})
         rule = {
             "ID": "r",
             "Priority": 1,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from threading import Event as Flag
 
 import pytest
 from replicated_world import PART_MB, OnePool, ReplicatedWorld
 
 from tidegate.assembly import open_store
+from tidegate.core.errors import Refused
 from tidegate.core.pending_deletes import PendingDelete
 from tidegate.core.replication.records import ReplicationRecord
 from tidegate.core.replication.uploads import UPLOADS
@@ -69,6 +71,21 @@ def broken_off(
     with monkeypatch.context() as patched, pytest.raises(Stopped):
         patched.setattr(site, "put_part", put_one)
         writer_of(replicated, topics, source, stop).put(site, record.bucket, record)
+
+
+def test_nothing_is_deleted_where_there_is_no_versioning_and_nothing_arrives(
+    replicated: ReplicatedWorld, topics: Topics, source: Store, site: Store
+) -> None:
+    record = made(replicated, b"data")
+    writer, at = writer_of(replicated, topics, source), replicated.at("one")
+    at.create_bucket(Bucket="unversioned")
+    with pytest.raises(Refused, match="Enable versioning there"):
+        writer.put(site, "unversioned", record)
+    with pytest.raises(Refused, match="Destination bucket must have versioning enabled"):
+        writer.put(site, "unversioned", replace(record, is_marker=True))
+    assert at.get_object(Bucket="unversioned", Key="k")["Body"].read() == b"data"
+    at.put_bucket_versioning(Bucket="unversioned", VersioningConfiguration={"Status": "Enabled"})
+    assert all(writer.put(site, "unversioned", replace(record, is_marker=marker)) for marker in (False, True))
 
 
 def test_an_upload_that_was_broken_off_is_gone_on_with(

@@ -144,7 +144,9 @@ def test_what_was_written_before_the_rules_stays(place: Place) -> None:
     assert [task.version_id for task in place.tasks()] == ["v-900"]
 
 
-def test_what_the_log_tells_of_after_the_rules_changed_goes_where_they_sent_it_when_it_was_written(place: Place) -> None:
+def test_what_the_log_tells_of_after_the_rules_changed_goes_where_they_sent_it_when_it_was_written(
+    place: Place,
+) -> None:
     place.change_rules(ReplicationRule("n", 1, True, Filter(prefix="in/"), "new", ("two",)), now=1002.0)
     place.log(event(1), event(2))
     assert [(task.version_id, task.sites) for task in place.tasks()] == [("v1", ("one", "two")), ("v2", ("two",))]

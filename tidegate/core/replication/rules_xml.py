@@ -30,6 +30,7 @@ _DESTINATION = (
 )
 _ARN = re.compile(r"arn:[a-z-]+:s3:::(.*)", re.DOTALL)
 _PREFERRED = ":preferred_read"
+_NO_SITE = "there is no site yet; an administrator makes one with tidegate location create"
 
 
 def parse_replication(body: bytes, *, sites: Sequence[str]) -> ReplicationRules:
@@ -173,19 +174,14 @@ def _sites(text: str | None, known: Sequence[str]) -> tuple[str, ...]:
     if text is None:
         if len(known) == 1:
             return (known[0],)
-        raise S3Error("InvalidRequest", f"A Destination must name its sites in StorageClass: {_which(known)}.")
+        which = "an administrator knows their names" if known else _NO_SITE
+        raise S3Error("InvalidRequest", f"A Destination must name its sites in StorageClass: {which}.")
     named = dict.fromkeys(site.strip().removesuffix(_PREFERRED) for site in text.split(","))
     try:
         check_sites(named, known)
     except InvalidInput as error:
         raise S3Error("InvalidArgument", f"StorageClass of a Destination names its sites, and {error}.") from None
     return tuple(named)
-
-
-def _which(known: Sequence[str]) -> str:
-    if not known:
-        return "there is no site yet; an administrator makes one with tidegate location create"
-    return f"those there are, separated by commas, are {', '.join(known)}"
 
 
 # --- ids ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,55 @@
+"""A bucket at a site belongs to one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.records import Pool
+from tidegate.ports import Tables
+from tidegate.replication.destinations import claim, is_anothers
+
+HOST = "paris.example.org:443"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[Tables]:
+    with closing(SqliteTables(tmp_path / "tables.db")) as opened:
+        for number, name in enumerate(("first", "second")):
+            make_pool(opened, name, created_at=float(number))
+        yield opened
+
+
+def make_pool(tables: Tables, name: str, *, created_at: float) -> None:
+    tables.put(Pool.PREFIX + name, Pool(name, "owner", "group", f"/{name}", "seaweedfs", created_at).to_json())
+
+
+def test_a_bucket_belongs_to_the_first_pool_that_names_it(tables: Tables) -> None:
+    assert not is_anothers(tables, HOST, "copies", "second")
+    assert [claim(tables, HOST, "copies", name) for name in ("first", "first", "second")] == [True, True, False]
+    assert is_anothers(tables, HOST, "copies", "second") and not is_anothers(tables, HOST, "copies", "first")
+
+
+def test_other_buckets_and_other_hosts_are_free(tables: Tables) -> None:
+    assert claim(tables, HOST, "copies", "first")
+    assert claim(tables, HOST, "copies-2", "second") and claim(tables, "oslo.example.org:443", "copies", "second")
+    assert is_anothers(tables, HOST.upper(), "copies", "second")
+
+
+def test_a_bucket_of_a_pool_that_is_no_more_can_be_taken_over(tables: Tables) -> None:
+    assert claim(tables, HOST, "copies", "first")
+    tables.delete(Pool.PREFIX + "first")
+    assert not is_anothers(tables, HOST, "copies", "second")
+    assert claim(tables, HOST, "copies", "second")
+    make_pool(tables, "first", created_at=9.0)
+    assert not claim(tables, HOST, "copies", "first")
+
+
+def test_a_later_pool_of_the_same_name_is_another_one(tables: Tables) -> None:
+    assert claim(tables, HOST, "copies", "first")
+    make_pool(tables, "first", created_at=9.0)
+    assert claim(tables, HOST, "copies", "second")
