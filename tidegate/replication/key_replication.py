@@ -37,7 +37,8 @@ class Wanted:
 
 
 class Result(Enum):
-    """`BLOCKED`: an older version of the key waits for its own retry, which this one has to wait for."""
+    """`BLOCKED`: the task has to wait, and no try is spent: for the retry of an older version of the key, or for the
+    status that names the site."""
 
     DONE = "done"
     RETRY = "retry"
@@ -73,7 +74,9 @@ class KeyReplication:
         self._site = site
         self._key = key
         self._may_begin = may_begin
-        self._records = _records(tables, site.name, bucket_uid, key)
+        found = _records(tables, bucket_uid, key)
+        self._records = {each.version_id: each for each in found if each.at(site.name) is not None}
+        self._unnamed = {each.version_id for each in found if each.at(site.name) is None and not each.is_replica}
         self._failed: set[str] = set()
         self._lost: set[str] = set()
         self._trouble: TidegateError | None = None
@@ -87,7 +90,7 @@ class KeyReplication:
             return Outcome(Result.LEFT)
         record = self._records.get(wanted.task.version_id)
         if record is None:
-            return self._unknown(wanted)
+            return self._unknown(wanted.task)
         if self._trouble is not None:
             return self._failure(wanted, record, self._trouble, is_own=isinstance(self._trouble, Unavailable))
         try:
@@ -102,10 +105,10 @@ class KeyReplication:
         except TidegateError as error:
             return self._failure(wanted, record, error, is_own=True)
 
-    def _unknown(self, wanted: Wanted) -> Outcome:
-        """The version is gone, or its record does not name the site yet."""
-        if wanted.task.is_check and not wanted.is_last_try:
-            return Outcome(Result.RETRY, "its record does not name the site yet")
+    def _unknown(self, task: ReplicationTask) -> Outcome:
+        """The version is gone, or the status that a backfill sent before its task is on its way to the record."""
+        if task.is_check and task.version_id in self._unnamed:
+            return Outcome(Result.BLOCKED, "its record does not name the site yet")
         return Outcome(Result.DONE)
 
     # --- versions that have arrived --------------------------------------------------------------
@@ -294,11 +297,10 @@ class KeyReplication:
         return gone_message(record)
 
 
-def _records(tables: Tables, site: str, bucket_uid: str, key: str) -> dict[str, ReplicationRecord]:
-    """Those of the key that go to the site, by version, the oldest first."""
+def _records(tables: Tables, bucket_uid: str, key: str) -> list[ReplicationRecord]:
+    """Those of the key, the oldest first."""
     found = [ReplicationRecord.from_json(text) for _, text in every(tables, entries_of_key(bucket_uid, key))]
-    chosen = [record for record in found if record.at(site) is not None]
-    return {record.version_id: record for record in sorted(chosen, key=lambda record: record.ts_ns)}
+    return sorted(found, key=lambda record: record.ts_ns)
 
 
 def _retimed(records: dict[str, ReplicationRecord], tasks: Sequence[ReplicationTask]) -> dict[str, ReplicationRecord]:
