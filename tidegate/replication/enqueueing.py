@@ -5,7 +5,7 @@ Done twice, it does no harm: a record that stands is left alone, and a version t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.core.replication.messages import (
     REPLICATION_TOPIC,
@@ -34,11 +34,12 @@ def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord
     that is broken off in between is sent again.
 
     With `is_check` (a backfill) the sites of records that stand become PENDING again, be they new or said to have it,
-    and a copy that is not there is made again.
+    and a copy that is not there is made again. Where the record has another bucket, the version goes to this one.
     """
     entries: dict[str, str | None] = {}
     updates: list[StatusUpdate] = []
     earlier: dict[str, int] = {}
+    moved: dict[tuple[str, str], float] = {}
     for version in versions:
         if version.entry in entries:
             continue
@@ -46,16 +47,18 @@ def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord
         if text is None:
             entries |= {version.entry: version.to_json(), **version.open_entries()}
         elif is_check:
-            updates += _reopened(ReplicationRecord.from_json(text), version)
-        elif (known := ReplicationRecord.from_json(text)).ts_ns < version.ts_ns:
-            earlier[version.entry] = known.ts_ns
+            known = ReplicationRecord.from_json(text)
+            updates += _reopened(known, version)
+            moved |= {(version.entry, state.site): state.since for state in _moved(known, version)}
+        elif (stored := ReplicationRecord.from_json(text)).ts_ns < version.ts_ns:
+            earlier[version.entry] = stored.ts_ns
     if entries:
         tables.change(entries)
     send(topics, STATUS_TOPIC, updates)
     tasks = [
-        _task(version, is_check=is_check, earlier_ns=earlier.get(version.entry, 0))
+        task
         for version in versions
-        if version.sites
+        for task in _tasks(version, is_check=is_check, earlier_ns=earlier.get(version.entry, 0), moved=moved)
     ]
     send(topics, REPLICATION_TOPIC, tasks)
     send(topics, STATUS_TOPIC, [_retimed(version) for version in versions if version.entry in earlier])
@@ -65,7 +68,7 @@ def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord
 def _reopened(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[StatusUpdate]:
     for state in wanted.sites:
         found = known.at(state.site)
-        if found is None or found.status is not Status.PENDING:
+        if found is None or found.status is not Status.PENDING or found.bucket != state.bucket:
             yield StatusUpdate(
                 bucket=wanted.bucket,
                 bucket_uid=wanted.bucket_uid,
@@ -78,6 +81,14 @@ def _reopened(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[S
             )
 
 
+def _moved(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[SiteState]:
+    """The sites that the record knows with another bucket."""
+    for state in wanted.sites:
+        found = known.at(state.site)
+        if found is not None and found.bucket != state.bucket:
+            yield state
+
+
 def _retimed(version: ReplicationRecord) -> VersionRetimed:
     return VersionRetimed(
         bucket=version.bucket,
@@ -88,14 +99,22 @@ def _retimed(version: ReplicationRecord) -> VersionRetimed:
     )
 
 
-def _task(version: ReplicationRecord, *, is_check: bool, earlier_ns: int) -> ReplicationTask:
-    return ReplicationTask(
-        bucket=version.bucket,
-        bucket_uid=version.bucket_uid,
-        key=version.key,
-        version_id=version.version_id,
-        ts_ns=version.ts_ns,
-        sites=tuple(state.site for state in version.sites),
-        is_check=is_check,
-        earlier_ns=earlier_ns,
-    )
+def _tasks(
+    version: ReplicationRecord, *, is_check: bool, earlier_ns: int, moved: Mapping[tuple[str, str], float]
+) -> Iterator[ReplicationTask]:
+    """One for all sites whose record is as it was, and one for those whose bucket changes."""
+    sites: dict[float, list[str]] = {}
+    for state in version.sites:
+        sites.setdefault(moved.get((version.entry, state.site), 0.0), []).append(state.site)
+    for moved_at, names in sites.items():
+        yield ReplicationTask(
+            bucket=version.bucket,
+            bucket_uid=version.bucket_uid,
+            key=version.key,
+            version_id=version.version_id,
+            ts_ns=version.ts_ns,
+            sites=tuple(names),
+            is_check=is_check,
+            earlier_ns=earlier_ns,
+            moved_at=moved_at,
+        )

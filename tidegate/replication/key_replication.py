@@ -91,6 +91,8 @@ class KeyReplication:
         record = self._records.get(wanted.task.version_id)
         if record is None:
             return self._unknown(wanted.task)
+        if state_at(record, self._site.name).since < wanted.task.moved_at:
+            return Outcome(Result.BLOCKED, "its record does not name the bucket yet")
         if self._trouble is not None:
             return self._failure(wanted, record, self._trouble, is_own=isinstance(self._trouble, Unavailable))
         try:

@@ -22,6 +22,7 @@ from tidegate.pipeline.walk.listing_source import WalkedBucket
 from tidegate.pools.registry import Registry
 from tidegate.pools.vault import Vault
 from tidegate.replication.jobs import JobKind, ReplicationJob, jobs_in
+from tidegate.replication.retries import longest_pending_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,9 @@ def _carried_out(context: JobContext, job: ReplicationJob) -> ReplicationJob:
         found = asdict(verify(context.warm.get(), what, context.folder))
     else:
         home = Home(bucket.pool, bucket.name, bucket.uid)
-        found = asdict(backfill(context.warm.get(), what, home, context.folder, dry_run=job.dry_run))
+        overdue = time.time() - longest_pending_seconds(context.settings)
+        session, folder = context.warm.get(), context.folder
+        found = asdict(backfill(session, what, home, folder, dry_run=job.dry_run, overdue_before=overdue))
     return replace(job, status=JobStatus.DONE, ended_at=time.time(), **found)
 
 

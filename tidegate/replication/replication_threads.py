@@ -17,18 +17,17 @@ from tidegate.replication.failed_consumer import FailedConsumer
 from tidegate.replication.failure_retry import finish_cut_off
 from tidegate.replication.populator import Populator
 from tidegate.replication.replicator import Replicator, SiteAccess
+from tidegate.replication.retries import retry_policy
 from tidegate.replication.site_writer import SiteWriter
 from tidegate.replication.status_processor import StatusProcessor
 from tidegate.replication.stored_rules import StoredRules
 from tidegate.replication.topics import create_replication_topics, trim_finished
 from tidegate.replication.upload_records import UploadRecords
-from tidegate.workers.retry_policy import RetryPolicy
 from tidegate.workers.worker_thread import WorkerThread
 
 _LOOK_SECONDS = 1.0
 _SWEEP_SECONDS = 600.0
 _FINISH_SECONDS = 30.0
-_JITTER = 0.5
 
 
 def replication_threads(context: ServiceContext, locations: KnownLocations) -> list[WorkerThread]:
@@ -63,8 +62,7 @@ class Replicators:
         self._rules = StoredRules(context.tables)
         settings = context.settings
         self._uploads = UploadRecords(context.tables, context.topics, deletion_topic=settings.deletion.topic)
-        delays = settings.replication.retry_seconds
-        self._retries = RetryPolicy(delays=delays, tries=len(delays) + 1, jitter=_JITTER)
+        self._retries = retry_policy(settings)
         self._swept_at = self._finished_at = float("-inf")
 
     def wanted(self) -> Wanted:

@@ -15,11 +15,13 @@ from tidegate.ports import StoredVersion
 
 def completed(record: ReplicationRecord, site: str, copy: StoredVersion, *, now: float) -> StatusUpdate:
     told = _update(record, site, Status.COMPLETED, now)
-    return replace(told, replica_version_id=copy.version_id, replica_etag=copy.etag)
+    bucket = state_at(record, site).bucket
+    return replace(told, replica_version_id=copy.version_id, replica_etag=copy.etag, site_bucket=bucket)
 
 
 def failed(record: ReplicationRecord, site: str, reason: str, *, now: float) -> StatusUpdate:
-    return replace(_update(record, site, Status.FAILED, now), reason=reason)
+    bucket = state_at(record, site).bucket
+    return replace(_update(record, site, Status.FAILED, now), reason=reason, site_bucket=bucket)
 
 
 def pending(record: ReplicationRecord, site: str, *, now: float) -> StatusUpdate:

@@ -20,6 +20,12 @@ class RetryPolicy:
         """Whether there is another try after that one."""
         return attempt < self.tries
 
+    @property
+    def longest_seconds(self) -> float:
+        """All waits of a message together, at most."""
+        last = self.delays[-1:] * max(self.tries - 1 - len(self.delays), 0)
+        return sum((*self.delays[: self.tries - 1], *last)) * (1 + self.jitter)
+
     def delay(self, attempt: int, random: Callable[[], float]) -> float:
         """Seconds to wait after that try; `random` gives numbers from 0 to 1."""
         if not self.delays:

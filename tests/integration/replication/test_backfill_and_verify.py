@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
+from metadata_log import settings_of
 from move_ledger import wait_until
 from replication_ledger import ReplicationLedger
 from running_service import RunningService
 from second_store import SecondStore
+
+from tidegate.assembly import open_tables
+from tidegate.core.records import Bucket
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 
 SITES = ("north", "south")
 PROCESS = "tidegate.jobs.serve"
@@ -139,6 +146,65 @@ def test_what_is_lost_changed_or_put_at_a_site_is_told_and_a_backfill_brings_bac
     }
 
 
+def test_what_lies_in_the_former_bucket_of_a_rule_is_put_into_the_new_one_in_its_order(
+    ledger: ReplicationLedger, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = fresh_name("rebound")
+    former, copies = f"{bucket}-former", f"{bucket}-copies"
+    ledger.make_bucket(bucket, copies=former)
+    count = fill(ledger, bucket)
+    ledger.wait_for_counts(bucket, dict.fromkeys(SITES, (0, count, 0)))
+    for store in ledger.sites.values():
+        store.client().create_bucket(Bucket=copies)
+        store.client().put_bucket_versioning(Bucket=copies, VersioningConfiguration={"Status": "Enabled"})
+    ledger.put_rules(bucket, [ledger.rule(copies=copies, existing=True)])
+    found = ledger.job("backfill", bucket)
+    assert (found["queued"], found["present"]) == (2 * count, 0)
+    ledger.wait_for_counts(bucket, dict.fromkeys(SITES, (0, count, 0)))
+    ledger.assert_verified(bucket)
+    ledger.assert_alike(bucket, copies=copies)
+    ledger.assert_alike(bucket, copies=former)
+
+
+def test_a_bucket_that_is_gone_from_a_site_has_nothing(
+    ledger: ReplicationLedger, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = fresh_name("removed")
+    copies = f"{bucket}-copies"
+    ledger.make_bucket(bucket, copies=copies)
+    ledger.s3.put_object(Bucket=bucket, Key="k", Body=b"data")
+    ledger.wait_for_counts(bucket, dict.fromkeys(SITES, (0, 1, 0)))
+    north = ledger.sites["north"].client()
+    for each in north.list_object_versions(Bucket=copies)["Versions"]:
+        north.delete_object(Bucket=copies, Key="k", VersionId=each["VersionId"])
+    north.delete_bucket(Bucket=copies)
+    found = ledger.job("verify", bucket)
+    assert [(each["site"], each["lack"]) for each in found["first_missing"]] == [("north", "no copy")]
+
+
+def test_a_version_that_is_pending_for_longer_than_it_can_be_tried_is_queued_again(
+    ledger: ReplicationLedger, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = fresh_name("forgotten")
+    copies = f"{bucket}-copies"
+    ledger.make_bucket(bucket, copies=copies, rules=None)
+    ledger.put_rules(bucket, [ledger.rule(copies=copies, prefix="elsewhere/")])
+    version = ledger.s3.put_object(Bucket=bucket, Key="k", Body=b"data")["VersionId"]
+    states = tuple(
+        SiteState(site, copies, Status.PENDING, time.time() - age) for site, age in zip(SITES, (600, 1), strict=True)
+    )
+    with closing(open_tables(settings_of(ledger.service), ledger.service.data)) as tables:
+        uid = Bucket.from_json(tables.get(Bucket.PREFIX + bucket) or "").uid
+        record = ReplicationRecord(
+            ledger.key.pool, bucket, uid, "k", version, time.time_ns(), 1.0, size=4, sites=states
+        )
+        tables.change({record.entry: record.to_json(), **record.open_entries()})
+    ledger.put_rules(bucket, [ledger.rule(copies=copies)])
+    found = ledger.job("backfill", bucket)
+    assert (found["queued"], found["present"]) == (1, 1)
+    ledger.wait_for_counts(bucket, {"north": (0, 1, 0), "south": (1, 0, 0)})
+
+
 def test_jobs_share_a_process_and_one_that_is_killed_fails_and_holds_up_no_other(
     ledger: ReplicationLedger, fresh_name: Callable[[str], str]
 ) -> None:
@@ -179,7 +245,9 @@ def test_jobs_are_refused_where_there_is_nothing_to_compare(
         assert api.get(f"{where}/none").status_code == 404
     assert "no replication rule" in ledger.service.run_cli("replication", "verify", bucket).stderr
     ruled = fresh_name("ruled")
-    ledger.make_bucket(ruled, copies=f"{bucket}-copies", rules=[ledger.rule(sites=["north"])])
+    ledger.make_bucket(
+        ruled, copies=f"{bucket}-copies", rules=[ledger.rule(sites=["north"], copies=f"{bucket}-copies")]
+    )
     done = ledger.service.run_cli("replication", "backfill", ruled, "--site", "south")
     assert done.returncode == 1
     assert "names the site 'south'" in done.stderr

@@ -29,11 +29,18 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
         yield opened
 
 
-def result(tables: Tables, *, is_check: bool) -> Result:
+def result(tables: Tables, *, is_check: bool, moved_at: float = 0.0) -> Result:
     """Of the last try, at a site that no record names: nobody asks its store."""
     site = Site("one", cast(Store, None), cast(SiteWriter, None), SiteMemory(0.0))
     task = ReplicationTask(
-        bucket="photos", bucket_uid="uid", key="k", version_id="v1", ts_ns=1, sites=("one",), is_check=is_check
+        bucket="photos",
+        bucket_uid="uid",
+        key="k",
+        version_id="v1",
+        ts_ns=1,
+        sites=("one",),
+        is_check=is_check,
+        moved_at=moved_at,
     )
     (outcome,) = KeyReplication(tables, site, "uid", "k", lambda: True).outcomes([Wanted(task, is_last_try=True)])
     return outcome.result
@@ -52,3 +59,9 @@ def test_there_is_nothing_to_do_for_a_version_without_a_record_for_a_replica_or_
     assert result(tables, is_check=False) is Result.DONE
     tables.put(RECORD.entry, replace(RECORD, is_replica=True, sites=()).to_json())
     assert result(tables, is_check=True) is Result.DONE
+
+
+def test_a_version_whose_bucket_changes_waits_until_its_record_names_the_new_one(tables: Tables) -> None:
+    record = RECORD.with_state(SiteState("one", "former", Status.COMPLETED, 50.0, "c"))
+    tables.put(record.entry, record.to_json())
+    assert result(tables, is_check=True, moved_at=60.0) is Result.BLOCKED

@@ -39,7 +39,8 @@ class Content(StrEnum):
 class ReplicationTask(Struct, frozen=True, kw_only=True):
     """Replicates one version to the `sites`. `ts_ns` is the time of its event: versions of a key go in this order.
     `is_check`: a copy that is said to have arrived is looked for, and made again if it is not there. `earlier_ns` is
-    the time that a version had before the log told of it once more: what has arrived since is put in order again."""
+    the time that a version had before the log told of it once more: what has arrived since is put in order again.
+    `moved_at` is that of the status (Unix time) by which the version's record gets another bucket at the sites."""
 
     bucket: str
     bucket_uid: str
@@ -50,6 +51,7 @@ class ReplicationTask(Struct, frozen=True, kw_only=True):
     content: Content = Content.VERSION
     is_check: bool = False
     earlier_ns: int = 0
+    moved_at: float = 0.0
 
     ACTION = "replicateVersion"
 
@@ -63,8 +65,9 @@ class ReplicationTask(Struct, frozen=True, kw_only=True):
 
 class StatusUpdate(Struct, frozen=True, kw_only=True):
     """The status that a version has at a site from now on. `at` is a Unix time. `is_retry`: an operator asked for the
-    failed version once more. Of one that has arrived: the id and the ETag of its copy. `site_bucket` is needed where
-    the version's record does not know the site yet."""
+    failed version once more. Of one that has arrived: the id and the ETag of its copy. `site_bucket` is that at the
+    site: one that is PENDING goes there, whatever its record said, and of another bucket than the record's nothing else
+    is heard."""
 
     bucket: str
     bucket_uid: str

@@ -9,14 +9,15 @@ from tidegate.core.replication.records import ReplicationRecord, SiteState, Stat
 
 
 def updated(record: ReplicationRecord, update: StatusUpdate) -> ReplicationRecord:
-    """The record as the update leaves it: the same where it says nothing of it. What is known of a copy is kept."""
+    """The record as the update leaves it: the same where it says nothing of it. What is known of a copy is kept, unless
+    the version goes to another bucket."""
     before = record.at(update.site)
     if record.is_replica or update.status is Status.REPLICA:
         return record
-    if before is None:
-        before = SiteState(update.site, update.site_bucket, update.status, update.at)
-    if not before.bucket:
-        return record
+    if before is None or update.site_bucket not in ("", before.bucket):
+        if update.status is not Status.PENDING or not update.site_bucket:
+            return record
+        return record.with_state(SiteState(update.site, update.site_bucket, update.status, update.at))
     is_new = before.status is not update.status
     state = replace(
         before,

@@ -64,11 +64,14 @@ class Home:
     bucket_uid: str
 
 
-def backfill(session: SparkSession, what: ComparedBucket, home: Home, folder: Path, *, dry_run: bool) -> Backfilled:
-    """Writes down what is missing, in a folder that must not exist, and queues it unless it is a dry run."""
+def backfill(
+    session: SparkSession, what: ComparedBucket, home: Home, folder: Path, *, dry_run: bool, overdue_before: float
+) -> Backfilled:
+    """Writes down what is missing, in a folder that must not exist, and queues it unless it is a dry run. What has been
+    PENDING since before `overdue_before` (Unix time) may have lost its task, and is queued once more."""
     with working_folder(folder) as read:
         found = compared(session, what, read)
-        is_under_way = F.col("lack") == Lack.PENDING.value
+        is_under_way = (F.col("lack") == Lack.PENDING.value) & (F.col("since") >= overdue_before)
         missing = comparison.missing_in(found.wanted, found.copies).where(~is_under_way)
         missing.write.parquet(str(folder / MISSING))
         older = comparison.older(found.versions, what.rules, found.wanted, sorted(what.sites))

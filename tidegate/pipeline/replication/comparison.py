@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import reduce
 
@@ -48,7 +48,7 @@ class Difference(StrEnum):
 MEANT_SCHEMA = StructType(
     columns(
         key=str, version_id=str, is_marker=bool, size=int, etag=str, ts_ns=int, modified_ns=int,
-        site=str, site_bucket=str, status=str, copy_id=str, copy_etag=str,
+        site=str, site_bucket=str, status=str, since=float, copy_id=str, copy_etag=str,
     )
 )  # fmt: skip
 MISSING_SCHEMA = StructType([*MEANT_SCHEMA.fields, *columns(lack=str)])
@@ -82,19 +82,19 @@ def timed(source: DataFrame, states: DataFrame) -> DataFrame:
 
 def meant(versions: DataFrame, states: DataFrame, rules: ReplicationRules, sites: Sequence[str]) -> DataFrame:
     """Versions (as `timed` gives them) by the sites to which the rules send them (`MEANT_SCHEMA`). What was written
-    before its rule belongs to it if the rule is for existing objects, too, or if the version was sent there already."""
+    before its rule belongs to it if the rule is for existing objects, too, or if the version was sent there already: in
+    another bucket, it is unknown in that of a rule for existing objects."""
     targeted = versions.withColumn("target", F.explode(F.array_compact(F.array(*(_target(rules, s) for s in sites)))))
     of_site = states.where(F.col("site").isNotNull()).select(
-        *_VERSION, "site", F.col("site_bucket").alias("known_bucket"), "status", "copy_id", "copy_etag"
+        *_VERSION, "site", F.struct("site_bucket", "status", "since", "copy_id", "copy_etag").alias("known")
     )
     joined = targeted.withColumn("site", F.col("target.site")).join(of_site, [*_VERSION, "site"], "left")
-    # The store tells no more than the second of a version without a record: one of the rule's own second is older.
-    written_ns = F.when(F.col("is_known"), F.col("ts_ns")).otherwise(F.col("modified_ns"))
-    is_meant = F.col("target.existing") | (written_ns >= F.col("target.since_ns")) | F.col("status").isNotNull()
-    bucket = F.coalesce("known_bucket", "target.bucket").alias("site_bucket")
-    return joined.where(is_meant).select(
-        *(bucket if name == "site_bucket" else F.col(name) for name in MEANT_SCHEMA.names)
-    )
+    chosen = joined.where(F.col("target.is_for_it") | F.col("known").isNotNull())
+    is_elsewhere = F.col("target.existing") & (F.col("known.site_bucket") != F.col("target.bucket"))
+    known = F.when(~F.coalesce(is_elsewhere, F.lit(False)), F.col("known"))
+    placed = chosen.withColumn("known", known).select("*", "known.*")
+    bucket = F.coalesce("known.site_bucket", "target.bucket").alias("site_bucket")
+    return placed.select(*(bucket if name == "site_bucket" else F.col(name) for name in MEANT_SCHEMA.names))
 
 
 def older(versions: DataFrame, rules: ReplicationRules, wanted: DataFrame, sites: Sequence[str]) -> DataFrame:
@@ -147,11 +147,20 @@ def extra_in(states: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def _target(rules: ReplicationRules, site: str) -> Column:
-    """Where the rules send a row at this site; null if nowhere. As `ReplicationRules.existing_targets`: of the rules
-    that match, the one with the highest priority decides, the last of several."""
-    decisive = sorted((rule for rule in rules.rules if rule.enabled and site in rule.sites), key=lambda r: r.priority)
-    nowhere = F.lit(None)
-    return reduce(lambda rest, rule: F.when(_matches(rule), _place(rule, site)).otherwise(rest), decisive, nowhere)
+    """Where the rules send a row at this site; null if nowhere. Of the rules that are for it, and otherwise of those
+    that match it, the one with the highest priority decides, the last of several."""
+    rising = sorted((rule for rule in rules.rules if rule.enabled and site in rule.sites), key=lambda r: r.priority)
+
+    def decided(applies: Callable[[ReplicationRule], Column]) -> Column:
+        return reduce(lambda rest, rule: F.when(applies(rule), _place(rule, site)).otherwise(rest), rising, F.lit(None))
+
+    return F.coalesce(decided(lambda rule: _matches(rule) & _is_for(rule)), decided(_matches))
+
+
+def _is_for(rule: ReplicationRule) -> Column:
+    """The store tells no more than the second of a version without a record: one of the rule's own second is older."""
+    written_ns = F.when(F.col("is_known"), F.col("ts_ns")).otherwise(F.col("modified_ns"))
+    return F.lit(rule.existing_objects) | (written_ns >= int(rule.since * _SECOND_NS))
 
 
 def _matches(rule: ReplicationRule) -> Column:
@@ -168,7 +177,7 @@ def _place(rule: ReplicationRule, site: str) -> Column:
     place = F.struct(
         F.lit(site).alias("site"),
         F.lit(rule.bucket).alias("bucket"),
-        F.lit(int(rule.since * _SECOND_NS)).cast("long").alias("since_ns"),
+        _is_for(rule).alias("is_for_it"),
         F.lit(rule.existing_objects).alias("existing"),
     )
     return place if rule.delete_markers else F.when(~F.col("is_marker"), place)

@@ -102,7 +102,7 @@ def _still_missing(place: _Place, row: Row) -> Row | None:
     if record.is_replica:
         return None
     state = record.at(row["site"])
-    if state is None:
+    if state is None or state.bucket != row["site_bucket"]:
         return row | {"lack": Lack.UNKNOWN.value}
     if state.status is Status.COMPLETED and _is_there(place, row, state):
         return row | {"lack": Lack.SHARED.value} if _is_shared(place, record, state) else None

@@ -24,7 +24,7 @@ _PAGE = 1000
 _DIGITS = "123456789abcdef"
 
 _ENTRY_SCHEMA = StructType(columns(value=str))
-_STATE = StructType(columns(site=str, bucket=str, status=str, replica_version_id=str, replica_etag=str))
+_STATE = StructType(columns(site=str, bucket=str, status=str, since=float, replica_version_id=str, replica_etag=str))
 _RECORD = StructType(
     [
         *columns(bucket_uid=str, key=str, version_id=str, ts_ns=int, size=int, is_marker=bool, is_replica=bool),
@@ -35,7 +35,7 @@ _RECORD = StructType(
 STATE_SCHEMA = StructType(
     [
         *columns(bucket_uid=str, key=str, version_id=str, ts_ns=int, size=int, is_marker=bool, is_replica=bool),
-        *columns(site=str, site_bucket=str, status=str, copy_id=str, copy_etag=str),
+        *columns(site=str, site_bucket=str, status=str, since=float, copy_id=str, copy_etag=str),
     ]
 )
 
@@ -68,6 +68,7 @@ def states_in(texts: DataFrame) -> DataFrame:
         F.col("state.site").alias("site"),
         F.col("state.bucket").alias("site_bucket"),
         F.col("state.status").alias("status"),
+        F.col("state.since").alias("since"),
         F.expr(f"coalesce(nullif(state.replica_version_id, ''), '{NULL_VERSION}')").alias("copy_id"),
         F.coalesce(F.col("state.replica_etag"), F.lit("")).alias("copy_etag"),
     )

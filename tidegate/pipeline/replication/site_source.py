@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from tidegate.core.errors import NotFound
 from tidegate.core.listings import ListedVersion, latest_moment_ns
 from tidegate.pipeline.audit.location_source import AuditedLocation
 from tidegate.pipeline.column_types import arrow_schema, columns
@@ -35,7 +36,8 @@ COPY_SCHEMA = StructType([*columns(site=str, site_bucket=str), *_LISTED_SCHEMA.f
 
 
 def listed_copies(session: SparkSession, site: AuditedLocation, bucket: str) -> DataFrame:
-    """Every version in the bucket at the site (`COPY_SCHEMA`). A bucket that cannot be listed is an error."""
+    """Every version in the bucket at the site (`COPY_SCHEMA`). A bucket that is gone has none; one that cannot be
+    listed is an error."""
     session.dataSource.register(_SiteSource)
     shares = min(_SHARES_PER_CORE * session.sparkContext.defaultParallelism, _MOST_SHARES)
     # Spark hides the values of options that have `secret` in their name.
@@ -68,12 +70,15 @@ class _SiteReader(DataSourceReader):
         self._shares = shares
 
     def partitions(self) -> Sequence[InputPartition]:
-        with closing(self._site.store()) as store:
-            return [_Share(keys) for keys in divide(store, self._bucket, self._shares)]
+        try:
+            with closing(self._site.store()) as store:
+                return [_Share(keys) for keys in divide(store, self._bucket, self._shares)]
+        except NotFound:
+            return [_Share(KeyRange(""))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share)
-        with closing(self._site.store()) as store:
+        with closing(self._site.store()) as store, suppress(NotFound):
             versions, begin = read(store, self._bucket, partition.keys), 0
             while batch := list(islice(versions, _BATCH)):
                 yield _rows(batch, begin)

@@ -54,6 +54,16 @@ def test_a_copy_is_known_while_its_tags_are_on_their_way_or_have_failed() -> Non
     assert arrivals(after, again) == {"one": -1}
 
 
+def test_a_version_that_goes_to_another_bucket_has_no_copy_there_and_news_of_the_former_one_is_not_heard() -> None:
+    after = updated(PENDING, update(Status.COMPLETED, replica_version_id="c", site_bucket="there"))
+    moved = updated(after, update(Status.PENDING, site_bucket="elsewhere"))
+    assert moved.at("one") == SiteState("one", "elsewhere", Status.PENDING, 9.0)
+    assert arrivals(after, moved) == {"one": -1}
+    late = update(Status.COMPLETED, replica_version_id="c", site_bucket="there")
+    assert updated(moved, late) == moved
+    assert updated(moved, update(Status.FAILED, reason="away", site_bucket="there")) == moved
+
+
 def test_a_retry_forgets_the_reason() -> None:
     failed = updated(PENDING, update(Status.FAILED, reason="away"))
     state = updated(failed, update(Status.PENDING, is_retry=True)).at("one")

@@ -165,14 +165,14 @@ class Key:
             if version.is_recorded and version.is_replica:
                 continue
             states = self.states(version)
-            chosen = RULES.existing_targets(self.name, version.tags, is_marker=version.is_marker)
             written_at = self.event_ns(version) / SECOND_NS if version.is_recorded else float(version.second)
-            since = RULES.targets(self.name, version.tags, is_marker=version.is_marker, written_at=written_at)
-            existing = replace(RULES, rules=tuple(_with_existing(each) for each in RULES.rules))
-            also = existing.targets(self.name, version.tags, is_marker=version.is_marker, written_at=written_at)
-            for site, bucket in chosen.items():
-                if site in since or site in also or site in states:
-                    yield version, site, BUCKETS[site] if site in states else bucket, states.get(site)
+            for site in BUCKETS:
+                rule = _decisive(site, self.name, version, written_at)
+                if rule is None or not (site in states or _is_for(rule, written_at)):
+                    continue
+                is_elsewhere = site in states and rule.existing_objects and rule.bucket != BUCKETS[site]
+                is_known = site in states and not is_elsewhere
+                yield version, site, BUCKETS[site] if is_known else rule.bucket, states[site] if is_known else None
 
     def missing(self):
         for version, site, _, state in self.meant():
@@ -207,8 +207,22 @@ class Key:
         return [(self.name, "stranger", site) for site in self.strangers]
 
 
-def _with_existing(each):
-    return replace(each, since=0.0) if each.existing_objects else each
+def _is_for(each, written_at):
+    return each.existing_objects or each.since <= written_at
+
+
+def _decisive(site, key, version, written_at):
+    """The rule that decides where the version goes: one that is for it rather than one that is not."""
+    matching = [
+        each
+        for each in RULES.rules
+        if site in each.sites and each.matches(key, version.tags, is_marker=version.is_marker)
+    ]
+    for rules in ([each for each in matching if _is_for(each, written_at)], matching):
+        decisive = sorted(rules, key=lambda each: each.priority)[-1:]
+        if decisive and (decisive[0].delete_markers or not version.is_marker):
+            return decisive[0]
+    return None
 
 
 def _lack(state):
