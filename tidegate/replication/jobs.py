@@ -72,7 +72,7 @@ class MissingVersionView(BaseModel):
     version_id: str
     size: int
     lack: str = Field(
-        description="Why: no record (in this bucket), pending, failed, no copy though the record says so, or that of another version."
+        description="Why: no record, pending, failed, no copy though the record says so, or that of another version."
     )
 
 

@@ -68,6 +68,14 @@ class ReplicationQueries:
                     found.add(site)
         return sorted(found)
 
+    def sites_in_use(self) -> list[str]:
+        """Those that rules name and those to which something is on its way, be there a location of that name or not."""
+        return sorted({*self._sites_of_rules(""), *filter(self._is_awaited, self._sites_under(OPEN))})
+
+    def _is_awaited(self, site: str) -> bool:
+        texts = (text for _, text in every(self._tables, f"{OPEN}{site}/"))
+        return any(OpenVersion.from_json(text).status is Status.PENDING for text in texts)
+
     def _sites_of_rules(self, uid: str) -> Iterator[str]:
         """A scan by a bucket's uid finds its entry, since no uid begins another one."""
         for _, text in every(self._tables, REPLICATION + uid):

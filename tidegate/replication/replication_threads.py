@@ -16,6 +16,7 @@ from tidegate.ports import Store
 from tidegate.replication.failed_consumer import FailedConsumer
 from tidegate.replication.failure_retry import finish_cut_off
 from tidegate.replication.populator import Populator
+from tidegate.replication.queries import ReplicationQueries
 from tidegate.replication.replicator import Replicator, SiteAccess
 from tidegate.replication.retries import retry_policy
 from tidegate.replication.site_writer import SiteWriter
@@ -77,7 +78,8 @@ class Replicators:
             self._finished_at = time.monotonic()
         if time.monotonic() > self._swept_at + _SWEEP_SECONDS:
             self._uploads.release_abandoned(now=time.time())
-            trim_finished(self._context.topics, list(self.wanted()))
+            queries = ReplicationQueries(self._context.tables)
+            trim_finished(self._context.topics, queries.sites_in_use())
             self._swept_at = time.monotonic()
 
     def thread(self, location: Location | None, stop: Flag) -> WorkerThread:

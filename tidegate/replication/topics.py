@@ -42,7 +42,8 @@ def record_of(message: ReplicationTask | StatusMessage) -> Record:
 
 
 def trim_finished(topics: Topics, sites: Sequence[str]) -> int:
-    """Clears away what all who read it have finished, and says how much. What waits for a retry is kept apart."""
+    """Clears away what all who read it have finished, and says how much. What waits for a retry is kept apart. A site
+    that has no location at the moment has finished nothing since."""
     groups = {
         REPLICATION_TOPIC: [replicator_group(site) for site in sites],
         STATUS_TOPIC: [STATUS_GROUP],

@@ -30,6 +30,7 @@ from tidegate.core.replication.rules import REPLICATION, ReplicationRule, Replic
 from tidegate.ports import Store, Tables
 from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.gauges import ReplicationGauges
+from tidegate.replication.queries import ReplicationQueries
 from tidegate.replication.topics import create_replication_topics, send
 
 NOW = WRITTEN + 100
@@ -92,6 +93,13 @@ def test_sites_of_rules_are_told_before_anything_is_replicated(tables: Tables, d
     assert [view.site for view in desk.status(now=NOW)] == ["paris"]
     assert [view.site for view in desk.status("photos", now=NOW)] == ["paris"]
     assert desk.status("films", now=NOW) == []
+
+
+def test_sites_are_in_use_that_rules_name_or_that_versions_are_on_their_way_to(tables: Tables) -> None:
+    replicated(tables, "a", {"oslo": Status.FAILED, "rome": Status.PENDING, "bonn": Status.COMPLETED})
+    rule = ReplicationRule("r", 1, True, Filter(), "replicas", ("paris",))
+    tables.put(REPLICATION + "uid", ReplicationRules((rule,)).to_json())
+    assert ReplicationQueries(tables).sites_in_use() == ["paris", "rome"]
 
 
 def test_metrics_have_the_shapes_of_backbeat(tables: Tables, desk: ReplicationDesk) -> None:
