@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,9 @@ from tidegate.pools.vault import Vault
 from tidegate.ports import Store, Tables
 from tidegate.settings import LocationSettings
 from tidegate.table_pages import every
+
+# How long a removal waits for pending deletes: those that were just sent are finished soon.
+_PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.2
 
 OpenLocation = Callable[[Location, str, TransferLimits], Store]
 
@@ -131,11 +135,11 @@ class Locations:
         if self.is_configured(name):
             raise Conflict(f"location {name} stands in the settings: take it out there")
         text = self.get(name).to_json()
-        self._refuse_if_used(name, deletes_in_flight)
+        self._refuse_if_used(name, deletes_in_flight, patience_seconds=_PATIENCE_SECONDS)
         if not self._tables.compare_and_set(Location.PREFIX + name, text, None):
             raise Conflict(f"location {name} was changed in the meantime; look again")
         try:
-            self._refuse_if_used(name, deletes_in_flight)
+            self._refuse_if_used(name, deletes_in_flight, patience_seconds=0)
         except Conflict:
             self._tables.put_if_absent(Location.PREFIX + name, text)
             raise
@@ -143,7 +147,7 @@ class Locations:
             self._changed()
         self._drop(name)
 
-    def _refuse_if_used(self, name: str, deletes_in_flight: Callable[[], int]) -> None:
+    def _refuse_if_used(self, name: str, deletes_in_flight: Callable[[], int], *, patience_seconds: float) -> None:
         if self._tables.scan(f"{COPIES}{name}/", limit=1):
             raise Conflict(f"data is on its way to location {name}: try again when it has arrived")
         needle = f'"location":"{name}"'  # most records are of other locations, and need not be read
@@ -175,7 +179,10 @@ class Locations:
                     "wait until their grace is over, or bring them back and move them"
                 )
         # Data is sent to deletion before its record goes. What waits for the end of its grace has a record still.
-        if (waiting := deletes_in_flight() - in_trash) > 0:
+        until = time.monotonic() + patience_seconds
+        while (waiting := deletes_in_flight() - in_trash) > 0 and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        if waiting > 0:
             raise Conflict(
                 f"pending deletes are not finished ({waiting}), perhaps of data in location {name}: "
                 "try again when they are (tidegate deletion status)"

@@ -177,7 +177,10 @@ def test_a_location_is_removed_when_no_data_is_left(make: Make, tables: Tables) 
     assert [location.name for location in make().all()] == ["cold-2"]
 
 
-def test_a_location_stays_while_deletes_are_pending_that_do_not_wait_for_a_grace(make: Make, tables: Tables) -> None:
+def test_a_location_stays_while_deletes_are_pending_that_do_not_wait_for_a_grace(
+    make: Make, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.movement.locations._PATIENCE_SECONDS", 0.1)
     locations = make()
     for name in ("cold", "trash"):
         locations.create(name, **OPTIONS | {"bucket": name})
@@ -187,6 +190,13 @@ def test_a_location_stays_while_deletes_are_pending_that_do_not_wait_for_a_grace
         locations.remove("cold", lambda: 2)
     assert locations.get("cold").name == "cold"
     locations.remove("cold", lambda: 1)
+
+
+def test_a_removal_waits_for_deletes_that_were_just_sent(make: Make) -> None:
+    locations, counts = make(), iter([2, 1, 0, 0])
+    locations.create("cold", **OPTIONS)
+    locations.remove("cold", lambda: next(counts))
+    assert make().all() == []
 
 
 def test_a_location_stays_if_data_is_sent_to_deletion_while_it_is_removed(make: Make) -> None:
