@@ -19,6 +19,7 @@ from tidegate.core.errors import Conflict, NotFound, Refused, Unavailable
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.identities import Identity, holds, moment
 from tidegate.core.locations import STANDARD, Location
+from tidegate.core.placements import Placement, entry_of
 from tidegate.core.records import Bucket
 from tidegate.core.xml import DeleteEntry
 from tidegate.lifecycle.acting.stores import Stores
@@ -105,7 +106,7 @@ class Copier:
             source, task.bucket, task.key, task.version_id, may_go_on=lambda: not self._stop.is_set()
         ) as reader:
             check_identity(task, reader.head)
-            if reader.head.headers.get("x-amz-storage-class", STANDARD) == task.storage_class:
+            if self._lies_there(task, reader.head):
                 raise CannotCopy(CopyResult.CHANGED, f"it has the storage class {task.storage_class} already")
             copy, is_resumed = self._begun(task, bucket, target.location, reader.head)
             etag = self._finished(copy, target) if is_resumed else ""
@@ -122,6 +123,14 @@ class Copier:
             size=copy.size,
             last_modified=copy.last_modified,
         )
+
+    def _lies_there(self, task: CopyTask, head: StoredHead) -> bool:
+        """A version that was brought back from the trash shows the class of the location in which it lay before."""
+        if head.headers.get("x-amz-storage-class", STANDARD) != task.storage_class:
+            return False
+        text = self._tables.get(entry_of(task.bucket_uid, task.key, task.version_id))
+        placed = Placement.from_json(text).location if text is not None else ""
+        return not task.location or placed == task.location
 
     def _begun(self, task: CopyTask, bucket: Bucket, location: Location, head: StoredHead) -> tuple[Copy, bool]:
         """The copy that an earlier attempt began and True, or a new one and False."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from threading import Event as Flag
 
 from tidegate.core.copy_tasks import DATA_MOVER_TOPIC, CopyTask
 from tidegate.core.errors import NotFound, Refused, Unavailable
+from tidegate.core.events import NULL_VERSION
 from tidegate.core.listings import ListedVersion
-from tidegate.core.locations import STANDARD
+from tidegate.core.placements import HAS_PLACEMENTS, Placement, entries_of_key
 from tidegate.core.records import Bucket
 from tidegate.lease import Lease
 from tidegate.lifecycle.acting.stores import Stores
@@ -22,6 +24,7 @@ from tidegate.lifecycle.buckets.bucket_list import existing
 from tidegate.movement.move_records import ItemId, Move, MoveRecords, Tally
 from tidegate.movement.mover_topics import MOVEMENT_RESULTS_TOPIC
 from tidegate.ports import Record, Tables, Topics
+from tidegate.table_pages import every
 from tidegate.walking import LARGEST_PAGE, UNSHOWABLE, walk
 
 _LEASE, _LEASE_SECONDS = "movement/lister", 60.0
@@ -105,7 +108,8 @@ class MoveLister:
         store = self._stores.of_pool(bucket.pool)
         found = walk(store, bucket.name, prefix=move.prefix, marker=move.marker, limit=LARGEST_PAGE)
         versions = [version for key in found.keys.values() for version in key if _is_meant(move, version)]
-        wanted = [version for version in versions if not _lies_there(move, version)]
+        locations = self._locations_of(bucket, found.keys)
+        wanted = [version for version in versions if locations.get(_name(version), "") != move.location]
         if wanted and not move.dry_run:
             self._records.begin_page(move.id, move.pages, len(wanted))
             self._publish(move, bucket, wanted)
@@ -120,6 +124,15 @@ class MoveLister:
             problem="",
         )
 
+    def _locations_of(self, bucket: Bucket, keys: Iterable[str]) -> dict[tuple[str, str], str]:
+        """Where versions of the keys lie by their records, by key and id. The class of one that was brought back from
+        the trash does not tell."""
+        if self._tables.get(HAS_PLACEMENTS + bucket.uid) is None:
+            return {}
+        texts = (text for key in keys for _, text in every(self._tables, entries_of_key(bucket.uid, key)))
+        records = (record for record in map(Placement.from_json, texts) if not record.is_void)
+        return {(record.key, record.version_id): record.location for record in records}
+
     def _publish(self, move: Move, bucket: Bucket, wanted: list[ListedVersion]) -> None:
         records = [
             Record(f"{bucket.uid}/{version.key}", _task(move, ItemId(move.id, move.pages, place), version).to_bytes())
@@ -133,8 +146,8 @@ def _is_meant(move: Move, version: ListedVersion) -> bool:
     return not version.is_marker and (move.versions or version.is_latest) and UNSHOWABLE not in version.key
 
 
-def _lies_there(move: Move, version: ListedVersion) -> bool:
-    return (version.storage_class or STANDARD) == move.storage_class
+def _name(version: ListedVersion) -> tuple[str, str]:
+    return version.key, version.version_id or NULL_VERSION
 
 
 def _task(move: Move, item: ItemId, version: ListedVersion) -> CopyTask:

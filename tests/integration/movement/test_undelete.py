@@ -171,6 +171,39 @@ def test_objects_that_lie_in_a_location_come_back_with_their_storage_class(world
     assert world.shown(bucket, "parts") == before | {"StorageClass": None}
 
 
+@pytest.mark.parametrize("versioning", ["", "Enabled"])
+def test_what_was_brought_back_moves_into_the_pools_own_store(world: UndoWorld, name: str, versioning: str) -> None:
+    bucket = world.bucket(name, *filter(None, [versioning]))
+    for key in ("a", "b"):
+        world.s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    before = {key: world.shown(bucket, key) for key in ("a", "b")}
+    world.service.cli("bucket", "purge", bucket, "--confirm", bucket)
+    kept = {record.placement.data_key for record in world.trash(bucket)}
+    assert world.undelete(bucket)["restored"] == 2
+    moved = world.service.cli("move", f"s3://{bucket}/", "--back")
+    assert (moved["moved"], moved["unchanged"], moved["failed"]) == (2, 0, 0)
+    again = world.service.cli("move", f"s3://{bucket}/", "--back")
+    assert (again["moved"], again["unchanged"]) == (0, 2)
+    assert {key: world.shown(bucket, key) for key in ("a", "b")} == before
+    world.wait_until(lambda: not kept & world.store.keys(prefix="trash/"), "the data leaves the trash")
+
+
+def test_what_was_brought_back_moves_to_where_it_lay_before(world: UndoWorld, name: str) -> None:
+    bucket, store = world.bucket(name), world.store
+    given = ["--endpoint", store.url, "--bucket", store.bucket, "--prefix", "warm/", "--access-key", store.access_key]
+    world.service.cli("location", "create", "warm", *given, "--secret-key-file", str(store.secret_file))
+    world.s3.put_object(Bucket=bucket, Key="k", Body=b"warm")
+    assert world.service.cli("move", f"s3://{bucket}/", "--to", "warm")["moved"] == 1
+    before = world.shown(bucket, "k")
+    world.service.cli("bucket", "purge", bucket, "--confirm", bucket)
+    (record,) = world.trash(bucket)
+    assert world.undelete(bucket)["restored"] == 1
+    moved = world.service.cli("move", f"s3://{bucket}/", "--to", "warm")
+    assert (moved["moved"], moved["unchanged"], moved["failed"]) == (1, 0, 0)
+    world.wait_until(lambda: record.placement.data_key not in store.keys(prefix="trash/"), "the data leaves the trash")
+    assert world.shown(bucket, "k") == before
+
+
 def test_when_the_grace_is_over_the_data_goes_and_nothing_comes_back(world: UndoWorld, name: str) -> None:
     bucket = world.bucket(name)
     world.service.cli("deletion", "grace", "--bucket", bucket, str(4 * SECONDS))
