@@ -154,8 +154,7 @@ class Locations:
         for _, text in every(self._tables, PLACEMENTS):
             if needle in text and (found := Placement.from_json(text)).location == name:
                 raise Conflict(
-                    f"location {name} has data of {found.bucket}/{found.key} and perhaps of others: "
-                    f"move it back first (tidegate move s3://{found.bucket}/ --back)"
+                    f"location {name} has data of {found.bucket}/{found.key} and perhaps of others: {_way_out(found)}"
                 )
         for entry, text in every(self._tables, REPLICATION):
             names_it = any(name in rule.sites for rule in ReplicationRules.from_json(text).rules)
@@ -231,6 +230,16 @@ class Locations:
             known = self._stores.pop(name, None)
         if known is not None:
             known[1].close()
+
+
+def _way_out(placement: Placement) -> str:
+    """How its data leaves the location."""
+    if placement.is_current:
+        return f"move it back first (tidegate move s3://{placement.bucket}/ --back)"
+    return (
+        f"the noncurrent version {placement.version_id} cannot be moved back: delete it first, or move it to another "
+        f"location (tidegate move s3://{placement.bucket}/ --to LOCATION --versions)"
+    )
 
 
 def _limits(location: Location) -> TransferLimits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +65,9 @@ def test_a_prefix_moves_there_and_back_and_reads_the_same(
     assert set(classes.values()) == {"STANDARD"}
 
 
-def test_all_versions_move(service: RunningService, pool: PoolKey, location: str, bucket: str) -> None:
+def test_all_versions_move_and_noncurrent_ones_stay_there(
+    service: RunningService, pool: PoolKey, location: str, bucket: str
+) -> None:
     s3 = service.s3(pool)
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     ids = [s3.put_object(Bucket=bucket, Key="k", Body=os.urandom(1000))["VersionId"] for _ in range(3)]
@@ -77,6 +80,11 @@ def test_all_versions_move(service: RunningService, pool: PoolKey, location: str
         (ids[2], True), (ids[1], False), (ids[0], False),
     ]  # fmt: skip
     assert {entry["StorageClass"] for entry in listed} == {location}
+    done = service.run_cli("move", f"s3://{bucket}/", "--back", "--versions", "--json")
+    back = json.loads(done.stdout)
+    assert (done.returncode, back["moved"], back["failed"], back["unchanged"]) == (1, 1, 2, 0)
+    assert "a noncurrent version cannot be moved back" in back["reasons"][0]
+    assert {name: seen(s3, bucket, "k", VersionId=name) for name in ids} == before
 
 
 def test_what_a_client_wrote_after_the_move_was_asked_for_is_kept(

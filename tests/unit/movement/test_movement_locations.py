@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,10 @@ def test_a_location_is_removed_when_no_data_is_left(make: Make, tables: Tables) 
     tables.put(placed("cold-2", "l").entry, placed("cold-2", "l").to_json())
     tables.put(f"{COPIES}cold-2/data", "{}")
     with pytest.raises(Conflict, match=r"data of b/k.*--back"):
+        locations.remove("cold", idle)
+    noncurrent = replace(record, is_current=False)
+    tables.put(noncurrent.entry, noncurrent.to_json())
+    with pytest.raises(Conflict, match=r"data of b/k.*cannot be moved back.*--to LOCATION --versions"):
         locations.remove("cold", idle)
     tables.delete(record.entry)
     tables.put(f"{COPIES}cold/data", "{}")

@@ -52,7 +52,7 @@ async def _check(exchange: Exchange, admission: Admission, version_id: str) -> P
     if record.data_key != exchange.head.headers.get(DATA_KEY, b"").decode("latin-1") or not record.location:
         raise S3Error("PreconditionFailed", "the version does not lie there any more")
     if not record.has_stub or not record.is_current:
-        raise S3Error("OperationAborted", "a noncurrent version cannot be moved back: stores order versions by time")
+        raise S3Error("AccessDenied", "a noncurrent version cannot be moved back: stores order versions by time")
     return record
 
 
