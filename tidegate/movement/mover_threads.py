@@ -104,9 +104,7 @@ class Movers:
         )
 
         def is_mine(task: CopyTask, message: Message) -> bool:
-            """What was asked for before there was such a location was answered by the one that moves back."""
-            is_meant = task.location == location.name if task.location else serving([location], task.storage_class)
-            return bool(is_meant) and not task.back and message.appended_at >= location.created_at
+            return not task.back and _serves(location, task, message)
 
         return Errand(location.name, is_mine, partial(copier.copy, location=location), copier.give_up)
 
@@ -114,19 +112,27 @@ class Movers:
         mover = BackMover(self._context.tables, self._context.stores, self._locations, stop=stop)
 
         def is_mine(task: CopyTask, message: Message) -> bool:
-            return task.back or not self._is_served(task)
+            return task.back or not any(_serves(location, task, message) for location in self._locations.all())
 
         def do(task: CopyTask) -> CopyStatus:
             if task.back:
                 return mover.move(task)
-            what = f"is called {task.location}" if task.location else f"serves the storage class {task.storage_class}"
-            return CopyStatus(task=task, result=CopyResult.REFUSED, reason=f"no location {what}")
+            return CopyStatus(task=task, result=CopyResult.REFUSED, reason=self._why_refused(task))
 
         return Errand(_BACK, is_mine, do, lambda task, reason: None)
 
-    def _is_served(self, task: CopyTask) -> bool:
-        """Whether another mover sees to it."""
-        known = self._locations.all()
-        if task.location:
-            return any(location.name == task.location for location in known)
-        return serving(known, task.storage_class) is not None
+    def _why_refused(self, task: CopyTask) -> str:
+        if any(_is_meant(location, task) for location in self._locations.all()):
+            return "its location was made after this was asked for"
+        what = f"is called {task.location}" if task.location else f"serves the storage class {task.storage_class}"
+        return f"no location {what}"
+
+
+def _is_meant(location: Location, task: CopyTask) -> bool:
+    return task.location == location.name if task.location else serving([location], task.storage_class) is not None
+
+
+def _serves(location: Location, task: CopyTask, message: Message) -> bool:
+    """Whether the location's mover sees to the task. What was asked for before there was such a location is answered by
+    the one that moves back."""
+    return _is_meant(location, task) and message.appended_at >= location.created_at

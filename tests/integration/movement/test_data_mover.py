@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,6 +244,19 @@ def test_a_location_that_is_added_later_is_served_without_a_restart(world: Mover
     movers.close()
     results = {status.task.key: status.result for status in world.statuses()}
     assert results == {"a": CopyResult.COPIED, "b": CopyResult.REFUSED}
+
+
+def test_a_task_from_before_its_location_was_made_ends_although_the_location_is_there(world: MoverWorld) -> None:
+    location = world.location("cold")
+    _, store = world.locations.known["cold"]
+    world.publish(world.put("a", b"x"))
+    world.locations.known["cold"] = dataclasses.replace(location, created_at=time.time() + 60), store
+    movers = world.movers()
+    movers.run_once()
+    until(lambda: len(world.statuses()) == 1, seconds=60)
+    movers.close()
+    (status,) = world.statuses()
+    assert (status.result, status.reason) == (CopyResult.REFUSED, "its location was made after this was asked for")
 
 
 def test_a_location_that_does_not_answer_is_tried_again_and_then_the_task_has_failed(
