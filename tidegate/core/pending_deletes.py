@@ -105,9 +105,11 @@ def owner_metadata(
 
 
 def is_owner(pending: PendingDelete, metadata: dict[str, str]) -> bool:
-    """Whether stored data, which shows these headers (names in lower case), is what the message says it is."""
+    """Whether stored data, which shows these headers (names in lower case), is what the message says it is. Data that
+    names Tidegate and no component is nobody's: a check of the location was killed."""
     if pending.component is Component.UNKNOWN:
-        return metadata.get(RESERVED_METADATA + "application", "") != APPLICATION
+        is_ours = metadata.get(RESERVED_METADATA + "application", "") == APPLICATION
+        return not (is_ours and metadata.get(RESERVED_METADATA + "component", ""))
     wanted = owner_metadata(
         pending.component,
         pool=pending.pool,

@@ -18,6 +18,7 @@ from tidegate.assembly import open_tables
 from tidegate.core.locations import Location
 from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.placements import Placement
+from tidegate.movement.location_check import CHECKS
 
 _PATIENCE_SECONDS = 240.0
 _UID = "0123456789abcdef0123456789abcdef"
@@ -44,6 +45,12 @@ class Audited:
             Body=b"data",
             Metadata={name.removeprefix("x-amz-meta-"): value for name, value in metadata.items()},
         )
+        return data_key
+
+    def left_by_a_check(self) -> str:
+        """What a check of the location that was killed leaves behind."""
+        data_key, metadata = f"{self.name}/{CHECKS}0", {"tidegate-application": "tidegate"}
+        self.store.client().put_object(Bucket=self.store.bucket, Key=data_key, Body=b"data", Metadata=metadata)
         return data_key
 
     def place(self, key: str, data_key: str) -> None:
@@ -114,12 +121,13 @@ def test_planted_orphans_are_found_and_removed_and_data_in_use_stays(audited: Au
     audited.put_entry(f"cp:{audited.name}/{copied}", "{}")
     orphans = {audited.data(f"left over {number} é/\n") for number in range(5)}
     orphans.add(audited.data(owned=False, data_key=f"{audited.name}/put there by hand"))
+    orphans.add(audited.left_by_a_check())
     dry = audited.audit("--dry-run", "--show")
-    assert (dry["orphans"], dry["foreign"], dry["missing"], dry["sent"], dry["listed"]) == (7, 1, 0, 0, 11)
+    assert (dry["orphans"], dry["foreign"], dry["missing"], dry["sent"], dry["listed"]) == (8, 1, 0, 0, 12)
     assert {entry["data_key"] for entry in dry["first_orphans"]} == {*orphans, stranger}
     assert {*kept, copied, *orphans, stranger} == audited.keys()
     view = audited.audit()
-    assert (view["orphans"], view["sent"], view["missing"], view["status"]) == (7, 6, 0, "done")
+    assert (view["orphans"], view["sent"], view["missing"], view["status"]) == (8, 7, 0, "done")
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while audited.keys() & orphans and time.monotonic() < deadline:
         time.sleep(0.2)

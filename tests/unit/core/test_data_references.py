@@ -63,3 +63,13 @@ def test_data_without_the_metadata_of_an_owner_has_none() -> None:
     assert DataOwner.of({}) is None
     assert DataOwner.of({**metadata, "x-amz-meta-tidegate-component": "stranger"}) is None
     assert DataOwner.of({**metadata, "x-amz-meta-tidegate-application": "stranger"}) is None
+
+
+def test_data_without_a_component_is_nobodys_and_any_other_is_not_deleted_as_such() -> None:
+    metadata = owner_metadata(Component.PLACEMENT, pool="p", bucket="b", bucket_uid="u", key="k", version_id="v")
+    unknown = DataOwner(Component.UNKNOWN, "", "", "", "", "").released("cold", "p/u/00", "e", now_ns=5)
+    left_by_a_check = {"x-amz-meta-tidegate-application": "tidegate"}
+    assert DataOwner.of(left_by_a_check) is None
+    assert is_owner(unknown, left_by_a_check) and is_owner(unknown, {})
+    assert not is_owner(unknown, metadata)
+    assert not is_owner(unknown, {**metadata, "x-amz-meta-tidegate-component": "of a later version"})
