@@ -20,6 +20,7 @@ from tidegate.core.placements import RESERVED_METADATA
 APPLICATION = "tidegate"
 _LONGEST_KEY = 1024
 _HASHED = re.compile("sha256:[0-9a-f]{64}")
+_KEY = RESERVED_METADATA + "key"
 
 
 class Component(StrEnum):
@@ -99,7 +100,7 @@ def owner_metadata(
         RESERVED_METADATA + "pool": pool,
         RESERVED_METADATA + "bucket": bucket,
         RESERVED_METADATA + "bucket-uid": bucket_uid,
-        RESERVED_METADATA + "key": _key_text(key),
+        _KEY: _key_text(key),
         RESERVED_METADATA + "version": version_id,
     }
 
@@ -118,17 +119,17 @@ def is_owner(pending: PendingDelete, metadata: dict[str, str]) -> bool:
         key=pending.key,
         version_id=pending.version_id,
     )
+    if is_told_by_hash(pending, metadata):
+        wanted[_KEY] = pending.key
     return all(metadata.get(name, "") == value for name, value in wanted.items())
 
 
-def is_hashed(key: str) -> bool:
-    """Whether it may stand for a key that is too long to be told."""
-    return bool(_HASHED.fullmatch(key))
+def is_told_by_hash(pending: PendingDelete, metadata: dict[str, str]) -> bool:
+    """Whether message and data tell the key by its hash alone: it may be any long key of the bucket."""
+    return bool(_HASHED.fullmatch(pending.key)) and metadata.get(_KEY, "") == pending.key
 
 
 def _key_text(key: str) -> str:
-    """A key that is known by its hash alone, from the data itself, is given as such."""
+    """Quoting sees to it that no key is taken for a hash."""
     quoted = quote(key, safe="/~")
-    if is_hashed(key):
-        return key
     return quoted if len(quoted) <= _LONGEST_KEY else f"sha256:{sha256(key.encode()).hexdigest()}"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidegate.core.deletion_records import DeletionOutcome
 from tidegate.core.errors import Conflict, NotFound, TidegateError, Unavailable
-from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_owner
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_owner, is_told_by_hash
 from tidegate.core.records import Bucket
 from tidegate.core.xml import MOST_DELETES, DeleteEntry
 from tidegate.movement.in_use import Owners
@@ -150,6 +150,8 @@ class Deleter:
             return DELETED if is_aborted else _NOT_THERE
         if not is_owner(pending, dict(head.headers)):
             return _ANOTHER_OWNER
+        if is_told_by_hash(pending, dict(head.headers)) and self._owners.in_use_under_any_key(pending):
+            return _IN_USE
         if pending.etag and pending.etag.strip('"') != head.etag:
             detail = f"the stored data has the ETag {head.etag}, not {pending.etag}"
             return Result(DeletionOutcome.NOT_MATCHED, detail)

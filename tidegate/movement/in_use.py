@@ -8,7 +8,7 @@ from functools import partial
 
 from tidegate.core import copies, trash
 from tidegate.core.errors import Conflict, Unavailable
-from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_hashed
+from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import PLACEMENTS, Placement, entries_of_key
 from tidegate.core.replication import records as replication_records
 from tidegate.core.replication import uploads
@@ -25,6 +25,7 @@ class Owners:
     """Asks by component. A component whose owner is not known in this process cannot be judged here: its data waits."""
 
     def __init__(self, tables: Tables) -> None:
+        self._tables = tables
         of_placement = partial(is_placed, tables)
         self._checks: dict[Component, InUse] = {
             Component.PLACEMENT: of_placement,
@@ -44,13 +45,22 @@ class Owners:
             raise Unavailable(f"nobody here can tell whether the data of a {pending.component} is in use")
         return check(pending)
 
+    def in_use_under_any_key(self, pending: PendingDelete) -> bool:
+        """Of data that does not tell its key: whether any record of the bucket refers to it. That takes long."""
+        return is_placed(self._tables, pending, of_bucket=True)
 
-def is_placed(tables: Tables, pending: PendingDelete) -> bool:
+
+def is_placed(tables: Tables, pending: PendingDelete, *, of_bucket: bool = False) -> bool:
     """Whether a placement or the trash refers to the data in a location, or a copy is being made there. Of data in a
-    pool's own store the gateway knows, which is asked when it is to delete it."""
+    pool's own store the gateway knows, which is asked when it is to delete it. Records are those of the key, or of the
+    bucket."""
     if pending.data_type is DataType.STORE:
         return False
-    return _is_copied(tables, pending) or _in_trash(tables, pending) is not None or _has_placement(tables, pending)
+    return (
+        _is_copied(tables, pending)
+        or _in_trash(tables, pending, of_bucket=of_bucket) is not None
+        or _has_placement(tables, pending, of_bucket=of_bucket)
+    )
 
 
 def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = time.time) -> bool:
@@ -94,21 +104,17 @@ def _is_copied(tables: Tables, pending: PendingDelete) -> bool:
     return tables.get(copies.entry_of(pending.location, pending.data_key)) is not None
 
 
-def _in_trash(tables: Tables, pending: PendingDelete) -> tuple[str, TrashRecord] | None:
-    entries = _entries(pending, trash.entries_of_key, trash.entries_of_bucket(pending.bucket_uid))
-    for _, text in every(tables, entries):
+def _in_trash(tables: Tables, pending: PendingDelete, *, of_bucket: bool = False) -> tuple[str, TrashRecord] | None:
+    uid = pending.bucket_uid
+    for _, text in every(tables, trash.entries_of_bucket(uid) if of_bucket else trash.entries_of_key(uid, pending.key)):
         record = TrashRecord.from_json(text)
         if record.placement.data_key == pending.data_key:
             return text, record
     return None
 
 
-def _has_placement(tables: Tables, pending: PendingDelete) -> bool:
+def _has_placement(tables: Tables, pending: PendingDelete, *, of_bucket: bool = False) -> bool:
     """Data keys are never used twice, and one bucket may be two locations, under two names of its host."""
-    entries = _entries(pending, entries_of_key, f"{PLACEMENTS}{pending.bucket_uid}/")
-    return any(Placement.from_json(text).data_key == pending.data_key for _, text in every(tables, entries))
-
-
-def _entries(pending: PendingDelete, of_key: Callable[[str, str], str], of_bucket: str) -> str:
-    """Where a record of the data would stand. A key that is told by its hash may be any key of the bucket."""
-    return of_bucket if is_hashed(pending.key) else of_key(pending.bucket_uid, pending.key)
+    uid = pending.bucket_uid
+    entries = every(tables, f"{PLACEMENTS}{uid}/" if of_bucket else entries_of_key(uid, pending.key))
+    return any(Placement.from_json(text).data_key == pending.data_key for _, text in entries)
