@@ -7,7 +7,9 @@ import time
 from contextlib import closing
 from dataclasses import asdict, replace
 
+from tidegate import metrics
 from tidegate.assembly import open_location
+from tidegate.core.pending_deletes import DataType
 from tidegate.jobs.job_list import JobStatus
 from tidegate.jobs.job_work import JobContext, JobWork
 from tidegate.movement.audits import LocationAudit, audits_in
@@ -31,6 +33,7 @@ def _audited(context: JobContext, audit: LocationAudit) -> LocationAudit:
     if not audit.dry_run and counts.orphans > counts.foreign:
         name, topic = audited.location.name, settings.deletion.topic
         sent = orphans.release(warm.get(), context.place, context.folder, name, topic)
+        metrics.DELETION_SENT.labels(DataType.LOCATION.value).inc(sent)
         counts = replace(counts, sent=sent)
     return replace(audit, status=JobStatus.DONE, ended_at=time.time(), **asdict(counts))
 

@@ -10,7 +10,9 @@ import logging
 import time
 
 from tidegate.core.copies import COPIES, OF_TASK, Copy, entry_of
-from tidegate.ports import Record, Tables, Topics
+from tidegate.core.errors import Unavailable
+from tidegate.movement.pending_deletes import BelievedData, FirstPhase
+from tidegate.ports import Tables, Topics
 from tidegate.table_pages import every
 
 # Longer than any task is under way, its retries included.
@@ -20,12 +22,14 @@ logger = logging.getLogger(__name__)
 
 
 class CopyProgress:
-    """`deletion_topic` gets the data of copies that nobody wants. May be shared by threads."""
+    """`deletion_topic` gets the data of copies that nobody wants. `believed` is shared with the second phase of
+    deletion, where that runs in this process. May be shared by threads."""
 
-    def __init__(self, tables: Tables, topics: Topics, *, deletion_topic: str) -> None:
+    def __init__(
+        self, tables: Tables, topics: Topics, *, deletion_topic: str, believed: BelievedData | None = None
+    ) -> None:
         self._tables = tables
-        self._topics = topics
-        self._deletion_topic = deletion_topic
+        self._first_phase = FirstPhase(topics, deletion_topic, believed)
 
     def of_task(self, task_id: str) -> Copy | None:
         """The copy that the task has begun."""
@@ -49,10 +53,10 @@ class CopyProgress:
         self._tables.change({copy.entry: None, OF_TASK + copy.task_id: None})
 
     def release(self, copy: Copy, reason: str) -> None:
-        """Has the data deleted, and then drops the reference to it."""
+        """Has the data deleted, and then drops the reference to it. Raises `Unavailable` if that cannot be done now."""
         pending = copy.released(reason, now_ns=time.time_ns())
-        self._topics.append(self._deletion_topic, [Record(f"{copy.bucket_uid}/{copy.key}", pending.to_bytes())])
-        self.end(copy)
+        if self._first_phase.drop([copy], [copy], lambda _: pending, lambda _: self.end(copy)):
+            raise Unavailable(f"the copy of {copy.bucket}/{copy.key} was not sent to deletion")
 
     def release_abandoned(self, *, now: float) -> int:
         """Of tasks that came to nothing: their topic was trimmed, or an operator removed them. Says how many."""

@@ -21,6 +21,7 @@ from tidegate.movement.move_lister import MoveLister
 from tidegate.movement.move_results import MoveResults
 from tidegate.movement.mover_topics import BACK_GROUP, create_topics, mover_group
 from tidegate.movement.moving_back import BackMover
+from tidegate.movement.pending_deletes import BelievedData
 from tidegate.movement.placer import Placer
 from tidegate.ports import Message
 from tidegate.workers.retry_policy import RetryPolicy
@@ -33,13 +34,14 @@ _BACK_THREADS = 8
 _THREADS_PER_TRANSFER = 3
 
 
-def mover_threads(context: ServiceContext, locations: KnownLocations) -> list[WorkerThread]:
-    """All of them. They end when `context.stop` is set."""
+def mover_threads(context: ServiceContext, locations: KnownLocations, believed: BelievedData) -> list[WorkerThread]:
+    """All of them. They end when `context.stop` is set. `believed` is data that they send to deletion."""
     settings, stop = context.settings, context.stop
     create_topics(context.topics)
     delays = settings.movement.retry_seconds
     retries = RetryPolicy(delays=delays, tries=len(delays) + 1, jitter=0.1)
-    progress = CopyProgress(context.tables, context.topics, deletion_topic=settings.deletion.topic)
+    topic = settings.deletion.topic
+    progress = CopyProgress(context.tables, context.topics, deletion_topic=topic, believed=believed)
     movers = Movers(context, locations, progress, retries)
     threads = LocationThreads(movers.wanted, movers.thread, stop=stop, round_done=movers.sweep)
     lister = MoveLister(context.tables, context.topics, context.stores, stop=stop)

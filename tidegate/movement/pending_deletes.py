@@ -30,6 +30,13 @@ def record_of(pending: PendingDelete) -> Record:
     return Record(f"{pending.bucket_uid}/{pending.key}", pending.to_bytes())
 
 
+def append_pending(topics: Topics, topic: str, pendings: Sequence[PendingDelete]) -> None:
+    """All of them, or none: then it raises `Unavailable` or `InvalidInput`."""
+    topics.append(topic, [record_of(pending) for pending in pendings])
+    for data, count in Counter(pending.data_type.value for pending in pendings).items():
+        metrics.DELETION_SENT.labels(data).inc(count)
+
+
 def send_pending(topics: Topics, topic: str, pendings: Sequence[PendingDelete]) -> list[PendingDelete]:
     """Gives those that were sent. One that cannot be written is left out; when the topic fails, all that follow are."""
     sent: list[PendingDelete] = []
@@ -38,14 +45,12 @@ def send_pending(topics: Topics, topic: str, pendings: Sequence[PendingDelete]) 
             sent += _send_batch(topics, topic, pendings[start : start + _BATCH])
     except Unavailable as error:
         logger.warning("%d of %d pending deletes were not sent: %s", len(pendings) - len(sent), len(pendings), error)
-    for data, count in Counter(pending.data_type.value for pending in sent).items():
-        metrics.DELETION_SENT.labels(data).inc(count)
     return sent
 
 
 def _send_batch(topics: Topics, topic: str, batch: Sequence[PendingDelete]) -> list[PendingDelete]:
     try:
-        topics.append(topic, [record_of(pending) for pending in batch])
+        append_pending(topics, topic, batch)
         return list(batch)
     except InvalidInput as error:
         if len(batch) == 1:

@@ -36,9 +36,10 @@ def main() -> None:
 def _serve(context: ServiceContext) -> int:
     create_deletion_topics(context.topics, context.settings.deletion)
     locations = Locations(context.tables, Vault.open(context.data), context.settings.locations, open_location)
+    believed = BelievedData()
     threads = [
-        *_deletion_threads(context, locations),
-        *mover_threads(context, locations),
+        *_deletion_threads(context, locations, believed),
+        *mover_threads(context, locations, believed),
         *replication_threads(context, locations),
         _job_thread(context),
     ]
@@ -50,13 +51,12 @@ def _serve(context: ServiceContext) -> int:
     return code
 
 
-def _deletion_threads(context: ServiceContext, locations: Locations) -> list[WorkerThread]:
+def _deletion_threads(context: ServiceContext, locations: Locations, believed: BelievedData) -> list[WorkerThread]:
     """None while deletion is off: what is pending waits in its topic."""
     settings = context.settings.deletion
     if not settings.enabled:
         return []
-    owners, believed = Owners(context.tables), BelievedData()
-    deleter = Deleter(context.tables, context.stores, locations, owners, believed)
+    deleter = Deleter(context.tables, context.stores, locations, Owners(context.tables), believed)
     workers = [
         DeletionWorker(
             context.tables,

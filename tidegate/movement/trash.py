@@ -31,7 +31,7 @@ from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.copying import Copier
 from tidegate.movement.graces import Graces
 from tidegate.movement.known_locations import KnownLocations
-from tidegate.movement.pending_deletes import record_of
+from tidegate.movement.pending_deletes import append_pending
 from tidegate.movement.source_reader import Stopped
 from tidegate.ports import Store, Tables, Topics
 from tidegate.settings import Settings
@@ -231,8 +231,7 @@ class BucketTrash:
             record.pending(sent_ns=now_ns, not_before=record.until if not_before is None else not_before, reason=reason)
             for record in records
         ]
-        self._trash.topics.append(self._trash.settings.topic, [record_of(pending) for pending in pendings])
-        metrics.DELETION_SENT.labels(pendings[0].data_type.value).inc(len(pendings))
+        append_pending(self._trash.topics, self._trash.settings.topic, pendings)
 
 
 def _identity(version: Placement) -> tuple[str, int, float]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from deletion_store import DeletionStore
 from prometheus_client import REGISTRY
+from running_service import RunningService
 
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.s3_store import S3Store
@@ -156,3 +157,11 @@ class DeletionPlace:
 
 def metric(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"tidegate_deletion_{name}_total", labels) or 0.0
+
+
+def sent_in(service: RunningService) -> float:
+    """The pending deletes of data in locations that all processes of a service have sent."""
+    with service.api() as api:
+        lines = api.get("/metrics").text.splitlines()
+    name = 'tidegate_deletion_sent_total{data="location"} '
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))

@@ -14,7 +14,8 @@ from pathlib import Path
 from threading import Event as Flag
 
 import pytest
-from mover_world import PART_BYTES, MoverWorld, until
+from deletion_place import metric
+from mover_world import DELETION, PART_BYTES, MoverWorld, until
 from msgspec.structs import replace
 from running_service import PoolKey, RunningService
 from second_store import SecondStore
@@ -23,11 +24,13 @@ from tidegate.adapters.s3_store import S3Store
 from tidegate.core.copies import Copy
 from tidegate.core.copy_tasks import DATA_MOVER_TOPIC, CopyResult
 from tidegate.core.errors import Unavailable
+from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.move_lister import MoveLister
 from tidegate.movement.move_records import MoveRecords
 from tidegate.movement.move_results import MoveResults
 from tidegate.movement.mover_topics import BACK_GROUP, MOVEMENT_RESULTS_TOPIC, PLACER_GROUP, mover_group
 from tidegate.movement.moves import Moves
+from tidegate.movement.pending_deletes import BelievedData
 from tidegate.movement.placer import Placer
 from tidegate.movement.source_reader import Stopped
 from tidegate.ports import StoredPart
@@ -178,6 +181,27 @@ def test_what_was_replaced_meanwhile_is_not_copied_and_what_was_begun_is_deleted
     assert pending.missing == ()
     assert world.copies() == []
     assert world.task_entry(task) is None
+
+
+def test_a_copy_that_is_given_up_is_counted_and_believed_once_its_record_is_gone(
+    world: MoverWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    believed = BelievedData()
+    world.progress = CopyProgress(world.tables, world.topics, deletion_topic=DELETION, believed=believed)
+    location, task = world.location("cold"), world.put("a", b"tide")
+    status, before = world.copier().copy(task, location), metric("sent", data="location")
+
+    def fail(topic: str, records: object) -> None:
+        raise Unavailable("the disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="not sent"):
+        patch.setattr(world.topics, "append", fail)
+        world.copier().give_up(task, "nobody wants it")
+    assert [copy.data_key for copy in world.copies()] == [status.data_key] and world.pending() == []
+    world.copier().give_up(task, "nobody wants it")
+    (pending,) = world.pending()
+    assert pending in believed and world.copies() == []
+    assert metric("sent", data="location") == before + 1
 
 
 def test_what_is_gone_or_encrypted_with_a_customers_key_is_told(world: MoverWorld) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from deletion_place import sent_in
 from metadata_log import settings_of
 from running_service import RunningService
 from second_store import SecondStore
@@ -126,7 +127,9 @@ def test_planted_orphans_are_found_and_removed_and_data_in_use_stays(audited: Au
     assert (dry["orphans"], dry["foreign"], dry["missing"], dry["sent"], dry["listed"]) == (8, 1, 0, 0, 12)
     assert {entry["data_key"] for entry in dry["first_orphans"]} == {*orphans, stranger}
     assert {*kept, copied, *orphans, stranger} == audited.keys()
+    sent = sent_in(audited.service)
     view = audited.audit()
+    assert sent_in(audited.service) == sent + 7
     assert (view["orphans"], view["sent"], view["missing"], view["status"]) == (8, 7, 0, "done")
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while audited.keys() & orphans and time.monotonic() < deadline:

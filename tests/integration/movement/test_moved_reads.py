@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from deletion_place import sent_in
 from moving_world import MovingWorld
 from running_service import RunningService
 from second_store import SecondStore
@@ -177,7 +178,9 @@ def test_a_moved_object_moves_back_and_keeps_its_time(world: MovingWorld, bucket
     s3.put_object(Bucket=bucket, Key="back", Body=body, Metadata={"m": "1"}, ContentType="text/y")
     before = seen(s3.get_object(Bucket=bucket, Key="back"))
     world.move(bucket, "back")
+    sent = sent_in(world.service)
     assert world.move_back(bucket, "back") == 200
+    assert sent_in(world.service) == sent + 1
     got = s3.get_object(Bucket=bucket, Key="back")
     assert (got["Body"].read(), seen(got)) == (body, before)
     assert [record.location for record in world.placements(bucket)] == [""]

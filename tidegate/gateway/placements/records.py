@@ -11,7 +11,8 @@ from tidegate.core import copies
 from tidegate.core.errors import Conflict
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import HAS_PLACEMENTS, PLACEMENTS, Placement, entries_of_key, of_version
-from tidegate.ports import Record, Tables
+from tidegate.movement.pending_deletes import append_pending
+from tidegate.ports import Tables
 from tidegate.table_pages import every
 
 if TYPE_CHECKING:
@@ -115,9 +116,8 @@ def pending_original(record: Placement) -> PendingDelete:
 
 async def send(gateway: Gateway, pendings: list[PendingDelete]) -> None:
     """The first phase. Raises `Unavailable` if they could not be sent: then the records stay as they are."""
-    records = [Record(f"{pending.bucket_uid}/{pending.key}", pending.to_bytes()) for pending in pendings]
     topic = gateway.settings.deletion.topic
-    await _call(gateway, lambda: gateway.deletion_topics().append(topic, records))
+    await _call(gateway, lambda: append_pending(gateway.deletion_topics(), topic, pendings))
 
 
 async def _read(gateway: Gateway, work: Callable[[], _T]) -> _T:
