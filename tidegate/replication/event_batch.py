@@ -50,7 +50,13 @@ class EventBatch:
             is_marker=event.operation is EventKind.DELETE_MARKER,
             is_replica=event.is_replica,
         )
-        self._versions[record.entry] = queued(record, dict(targets), now=self._now)
+        self.add_record(queued(record, dict(targets), now=self._now))
+
+    def add_record(self, record: ReplicationRecord) -> None:
+        self._versions[record.entry] = record
+
+    def is_known(self, entry: str) -> bool:
+        return entry in self._versions or self._tables.get(entry) is not None
 
     def add_tagging(self, event: Event) -> None:
         """Sites that have the version get its tags again. Where it is on its way, they may have been read before."""

@@ -17,10 +17,12 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.replication.messages import POPULATOR_GROUP
 from tidegate.core.replication.records import RECORDS
-from tidegate.core.replication.rules import REPLICATION
+from tidegate.core.replication.rules import REPLICATION, ReplicationRules
+from tidegate.movement.deletion import PoolStores
 from tidegate.ports import Consumer, Message, Tables, Topics
 from tidegate.replication.event_batch import EventBatch
 from tidegate.replication.stored_rules import StoredRules
+from tidegate.replication.tagged_versions import TaggedVersions
 
 _BATCH = 1000
 _WAIT_SECONDS = 1.0
@@ -32,10 +34,17 @@ logger = logging.getLogger(__name__)
 
 
 class Populator:
-    """A member of its group. For one thread. `now` gives the Unix time."""
+    """A member of its group. For one thread. `stores` has the sources; `now` gives the Unix time."""
 
     def __init__(
-        self, tables: Tables, topics: Topics, *, log_topic: str, stop: Flag, now: Callable[[], float] = time.time
+        self,
+        tables: Tables,
+        topics: Topics,
+        stores: PoolStores,
+        *,
+        log_topic: str,
+        stop: Flag,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._tables = tables
         self._topics = topics
@@ -43,6 +52,7 @@ class Populator:
         self._stop = stop
         self._now = now
         self._rules = StoredRules(tables)
+        self._tagged = TaggedVersions(stores)
         self._consumer: Consumer | None = None
 
     def run_forever(self) -> None:
@@ -103,9 +113,18 @@ class Populator:
             )
             if targets:
                 batch.add_version(event, targets)
-        elif kind is EventKind.TAGGING and self._rules.of_bucket(event.bucket_uid) is not None:
-            batch.add_tagging(event)
+        elif kind is EventKind.TAGGING:
+            rules = self._rules.of_bucket(event.bucket_uid)
+            if rules is not None:
+                self._add_tagging(batch, event, rules)
         elif kind is EventKind.DELETE:
             batch.add_deletion(event)
         elif kind is EventKind.BUCKET_DELETED:
             batch.add_bucket_deletion(event)
+
+    def _add_tagging(self, batch: EventBatch, event: Event, rules: ReplicationRules) -> None:
+        record = self._tagged.find(event, rules, batch.is_known, now=self._now())
+        if record is not None:
+            batch.add_record(record)
+        else:
+            batch.add_tagging(event)

@@ -39,7 +39,7 @@ def replication_threads(context: ServiceContext, locations: KnownLocations) -> l
         return []
     lease = settings.topics.lease_seconds
     tables, topics = context.tables, context.topics
-    populator = Populator(tables, topics, log_topic=settings.metalog.topic, stop=stop)
+    populator = Populator(tables, topics, context.stores, log_topic=settings.metalog.topic, stop=stop)
     processor = StatusProcessor(tables, topics, lease_seconds=lease, stop=stop)
     failed = FailedConsumer(tables, topics, hours=settings.replication.failed_hours, lease_seconds=lease, stop=stop)
     replicators = Replicators(context, locations)

@@ -77,7 +77,14 @@ class ReplicatedWorld:
     def at(self, site: str) -> Any:
         return self.stores[site].client()
 
-    def bucket(self, *, sites: Sequence[str] = SITES, markers: bool = True, prefix: str = "") -> str:
+    def bucket(
+        self,
+        *,
+        sites: Sequence[str] = SITES,
+        markers: bool = True,
+        prefix: str = "",
+        tag: tuple[str, str] | None = None,
+    ) -> str:
         """A new bucket that is replicated to one of its name at each site."""
         name = f"b{next(self._numbers)}-replicated"
         enabled = {"Status": "Enabled"}
@@ -88,8 +95,8 @@ class ReplicatedWorld:
             "ID": "all",
             "Priority": 1,
             "Status": "Enabled",
-            "Filter": {"Prefix": prefix},
-            "DeleteMarkerReplication": {"Status": "Enabled" if markers else "Disabled"},
+            "Filter": {"Tag": {"Key": tag[0], "Value": tag[1]}} if tag else {"Prefix": prefix},
+            "DeleteMarkerReplication": {"Status": "Enabled" if markers and not tag else "Disabled"},
             "Destination": {"Bucket": f"arn:aws:s3:::{name}", "StorageClass": ",".join(sites)},
         }
         configuration = {"Role": "arn:aws:iam::1:role/r", "Rules": [rule]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from move_ledger import wait_until
 from replicated_world import PART_MB, SITES, ReplicatedWorld
@@ -110,3 +111,13 @@ def test_what_rules_do_not_name_has_no_record(replicated: ReplicatedWorld) -> No
     replicated.wait_for(Status.COMPLETED, bucket, "wanted/k", wanted, "two")
     assert replicated.record(bucket, "other", other) is None
     assert replicated.stores["two"].keys(bucket) == {"wanted/k"}
+
+
+def test_a_version_that_gets_the_tags_of_a_rule_later_arrives(replicated: ReplicatedWorld) -> None:
+    bucket = replicated.bucket(sites=("one",), tag=("copy", "yes"))
+    time.sleep(1.1)  # stores tell whole seconds: what is written in that of the rules seems to be older
+    version = replicated.put(bucket, "k", b"data")
+    tags = {"TagSet": [{"Key": "copy", "Value": "yes"}]}
+    replicated.s3.put_object_tagging(Bucket=bucket, Key="k", Tagging=tags)
+    replicated.wait_for(Status.COMPLETED, bucket, "k", version, "one")
+    assert replicated.s3.head_object(Bucket=bucket, Key="k")["ReplicationStatus"] == "COMPLETED"

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from failed_versions import make_bucket
 
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.errors import TidegateError, Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import Filter
+from tidegate.core.pending_deletes import Component
 from tidegate.core.replication.counts import COUNTS, INTERVALS, ArrivedCount, IntervalCount
 from tidegate.core.replication.failed_keys import FAILED
 from tidegate.core.replication.messages import (
@@ -26,8 +28,9 @@ from tidegate.core.replication.messages import (
     record_key,
 )
 from tidegate.core.replication.records import OPEN, RECORDS, ReplicationRecord, Status, entry_of
+from tidegate.core.replication.replicas import COMPONENT_HEADER
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
-from tidegate.ports import Record, Tables, Topics
+from tidegate.ports import Record, Store, StoredHead, Tables, Topics
 from tidegate.replication.failed_consumer import FailedConsumer
 from tidegate.replication.populator import Populator
 from tidegate.replication.status_processor import StatusProcessor
@@ -53,10 +56,22 @@ class Place:
         topics.create(LOG, 2)
         create_replication_topics(topics)
         self.clock = NOW
+        self.shown: StoredHead | TidegateError | None = None
+        self.looks: list[tuple[str, str]] = []
         stop, now = Flag(), lambda: self.clock
-        self.populator = Populator(tables, topics, log_topic=LOG, stop=stop, now=now)
+        self.populator = Populator(tables, topics, self, log_topic=LOG, stop=stop, now=now)
         self.processor = StatusProcessor(tables, topics, lease_seconds=30, stop=stop, now=now)
         self.failed = FailedConsumer(tables, topics, hours=1, lease_seconds=30, stop=stop)
+
+    def of_pool(self, pool: str) -> Store:
+        """The store behind the only pool."""
+        return cast(Store, self)
+
+    def head(self, bucket: str, key: str, version_id: str = "") -> StoredHead | None:
+        self.looks.append((key, version_id))
+        if isinstance(self.shown, TidegateError):
+            raise self.shown
+        return self.shown
 
     def log(self, *events: Event) -> None:
         records = [Record(record_key(event.bucket_uid, event.key), event.to_bytes()) for event in events]
@@ -152,6 +167,63 @@ def test_what_the_log_tells_of_after_the_rules_changed_goes_where_they_sent_it_w
     assert [(task.version_id, task.sites) for task in place.tasks()] == [("v1", ("one", "two")), ("v2", ("two",))]
     record = place.record("v1")
     assert record is not None and {state.bucket for state in record.sites} == {"copies"}
+
+
+TAGGED = (("copy", "yes"),)
+
+
+def tag_rules(place: Place) -> None:
+    """From the first second on, what has a tag goes to one site."""
+    rule = ReplicationRule("t", 1, True, Filter(prefix="in/", tags=TAGGED), "copies", ("one",), since=100.0)
+    place.tables.put(f"{REPLICATION}uid", ReplicationRules((rule,)).to_json())
+
+
+def shown(**more: str) -> StoredHead:
+    """A version of 1001 seconds after 1970."""
+    given = {"x-amz-version-id": "v1", "last-modified": "Thu, 01 Jan 1970 00:16:41 GMT", "content-length": "5"}
+    return StoredHead({**given, "etag": '"e"', **more})
+
+
+@pytest.mark.parametrize("version_id", ["", "v1"])
+def test_a_version_that_rules_mean_by_tags_that_it_got_later_is_queued(place: Place, version_id: str) -> None:
+    tag_rules(place)
+    place.shown = shown()
+    place.log(event(1), event(2, EventKind.TAGGING, version_id=version_id, tags=TAGGED))
+    place.log(event(3, EventKind.TAGGING, version_id=version_id, tags=TAGGED))
+    record = place.record("v1")
+    assert record is not None
+    assert (record.status, record.size, record.etag, record.last_modified) == (Status.PENDING, 5, "e", 1001.0)
+    assert [task.content for task in place.tasks()] == [Content.VERSION, Content.TAGS]
+
+
+def test_nobody_looks_at_versions_whose_tags_mean_nothing_to_rules(place: Place) -> None:
+    place.log(event(1), event(2, EventKind.TAGGING, version_id="v1", tags=TAGGED))
+    tag_rules(place)
+    place.log(event(3, EventKind.TAGGING, version_id="v1", tags=()))
+    place.log(event(3, EventKind.TAGGING, version_id="v1", key="out/k", tags=TAGGED))
+    place.log(event(4, EventKind.TAGGING, version_id="v1", tags=TAGGED))
+    assert place.looks == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        Unavailable("the pool is away"),
+        shown(**{"last-modified": "Thu, 01 Jan 1970 00:01:30 GMT"}),
+        shown(**{"last-modified": "Thu, 01 Jan 1970 01:00:00 GMT"}),
+        shown(**{"x-amz-version-id": "null"}),
+        shown(**{COMPONENT_HEADER: Component.REPLICA}),
+    ],
+    ids=["gone", "away", "older than the rule", "later than the event", "no version", "a replica"],
+)
+def test_tagged_versions_that_are_not_to_be_replicated_stay(
+    place: Place, found: StoredHead | TidegateError | None
+) -> None:
+    tag_rules(place)
+    place.shown = found
+    place.log(event(2, EventKind.TAGGING, version_id="", tags=TAGGED))
+    assert place.looks and place.tasks() == [] and place.entries(RECORDS) == {}
 
 
 def test_versions_without_an_id_stay(place: Place) -> None:

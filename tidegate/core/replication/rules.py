@@ -89,6 +89,11 @@ class ReplicationRules(JsonRecord):
         """The same for a version that was written before the rules, and that an operator asks for."""
         return _chosen(self.rules, key, tags, is_marker=is_marker)
 
+    def may_send(self, key: str, tags: Pairs) -> bool:
+        """Whether rules that stand, or stood once, send an object to some site."""
+        known = (self.rules, *(former.rules for former in self.former))
+        return any(rule.matches(key, tags, is_marker=False) for rules in known for rule in rules)
+
     def rules_at(self, written_at: float) -> tuple[ReplicationRule, ...]:
         """Those that stood then, as far as they are known."""
         standing = next((former.rules for former in self.former if written_at < former.until), self.rules)
