@@ -11,17 +11,18 @@ from functools import lru_cache
 from tidegate.core.errors import NotFound
 from tidegate.core.events import Pairs
 from tidegate.core.replication.lifecycle_hold import NOT_NOTICED, why_held
-from tidegate.core.replication.records import ReplicationRecord, entry_of
+from tidegate.core.replication.records import RECORDS, ReplicationRecord, entry_of
 from tidegate.core.replication.replicas import is_shown_as_replica
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.ports import Store, Tables
 
 _NS = 1_000_000_000
+_NO_RULES = ReplicationRules(())
 
 
 class ReplicationHold:
-    """Of one bucket. Where it has no rules, one entry of the tables is read and no more. `hold_failed`: what has failed
-    is held, too."""
+    """Of one bucket. Where it has neither rules nor records, two reads of the tables tell. `hold_failed`: what has
+    failed is held, too."""
 
     def __init__(self, tables: Tables, store: Store, bucket: str, uid: str, *, hold_failed: bool) -> None:
         self._tables = tables
@@ -31,9 +32,12 @@ class ReplicationHold:
         self._hold_failed = hold_failed
 
     def rules(self) -> ReplicationRules | None:
-        """Those that there are now."""
+        """Those that there are now; None if nothing can be held. Versions go on their way when the rules are deleted:
+        records count where there are no rules any more."""
         text = self._tables.get(REPLICATION + self._uid)
-        return _rules(text) if text is not None else None
+        if text is not None:
+            return _rules(text)
+        return _NO_RULES if self._tables.scan(f"{RECORDS}{self._uid}/", limit=1) else None
 
     def why_held(self, rules: ReplicationRules, key: str, version_id: str, *, is_marker: bool, created_ns: int) -> str:
         """Why the version must be left alone; empty if nothing holds it."""
