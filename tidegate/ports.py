@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tidegate.core.events import Pairs
@@ -17,6 +18,8 @@ from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import UploadPage, VersionPage
 from tidegate.core.placements import Placement
 from tidegate.core.xml import DeleteEntry, DeleteResult
+
+NOTHING_EXPECTED: Mapping[str, str | None] = MappingProxyType({})
 
 
 class Tables(Protocol):
@@ -42,8 +45,11 @@ class Tables(Protocol):
     def delete(self, key: str) -> bool:
         """True if there was a live entry."""
 
-    def change(self, entries: Mapping[str, str | None]) -> None:
-        """Sets each key to its value, without an expiry, or removes it where that is None: all of them in one step."""
+    def change(
+        self, entries: Mapping[str, str | None], *, expected: Mapping[str, str | None] = NOTHING_EXPECTED
+    ) -> bool:
+        """Sets each key to its value, without an expiry, or removes it where that is None: all of them in one step, and
+        none of them unless each key of `expected` has its value then (None stands for absence). True if it was done."""
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         """At most `limit` live (key, value) pairs in key order, keys beginning with `prefix`

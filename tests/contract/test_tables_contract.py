@@ -319,3 +319,17 @@ def test_when_one_of_several_entries_is_refused_none_is_changed(tables: Tables) 
     with pytest.raises(InvalidInput):
         tables.change({"kept": "new", "": "a key that is none"})
     assert tables.scan("") == [("kept", "old")]
+
+
+def test_entries_are_changed_only_if_all_that_is_expected_is_so(tables: Tables) -> None:
+    tables.put("text", "old")
+    tables.put("expired", "old", expires_in=0.05)
+    time.sleep(0.1)
+    changes: dict[str, str | None] = {"text": "new", "made": "é"}
+    for expected in ({"text": "other"}, {"text": None}, {"missing": ""}, {"text": "old", "expired": "old"}):
+        assert not tables.change(changes, expected=expected)
+    assert tables.scan("") == [("text", "old")]
+    assert tables.change(changes, expected={"text": "old", "missing": None, "expired": None})
+    assert tables.scan("") == [("made", "é"), ("text", "new")]
+    assert tables.change({"text": None}, expected={"text": "new"}) and tables.get("text") is None
+    assert tables.change({}, expected={"made": "é"}) and not tables.change({}, expected={"made": "e"})

@@ -23,6 +23,7 @@ from redis.retry import Retry
 
 from tidegate.adapters import limits
 from tidegate.core.errors import InvalidInput, Unavailable
+from tidegate.ports import NOTHING_EXPECTED
 
 TIMEOUT_SECONDS = 10.0
 PAGE = 1000
@@ -77,6 +78,34 @@ return 1
 """
 )
 
+# Arguments: prefix of values, the number of expected entries, then those and the new ones: of each its key, '0' or '1',
+# and its value.
+_CHANGE = (
+    _SWEEP
+    + """
+local last = 2 + 3 * tonumber(ARGV[2])
+for at = 3, last, 3 do
+  local found = redis.call('GET', ARGV[1] .. ARGV[at])
+  if ARGV[at + 1] == '0' then
+    if found then return 0 end
+  elseif found ~= ARGV[at + 2] then
+    return 0
+  end
+end
+for at = last + 1, #ARGV, 3 do
+  redis.call('ZREM', KEYS[2], ARGV[at])
+  if ARGV[at + 1] == '0' then
+    redis.call('ZREM', KEYS[1], ARGV[at])
+    redis.call('DEL', ARGV[1] .. ARGV[at])
+  else
+    redis.call('ZADD', KEYS[1], 0, ARGV[at])
+    redis.call('SET', ARGV[1] .. ARGV[at], ARGV[at + 2])
+  end
+end
+return 1
+"""
+)
+
 # Looks at one page of keys: the pairs that live, flat, and the marker for the next page or nothing.
 _SCAN = """
 local keys = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
@@ -118,6 +147,7 @@ class RedisTables:
         self._set = self._server.register_script(_SET)
         self._delete = self._server.register_script(_DELETE)
         self._compare_and_set = self._server.register_script(_COMPARE_AND_SET)
+        self._change = self._server.register_script(_CHANGE)
         self._scan = self._server.register_script(_SCAN)
 
     def get(self, key: str) -> str | None:
@@ -149,20 +179,15 @@ class RedisTables:
         with _translated():
             return bool(self._delete(keys=self._sets, args=[self._values, encoded]))
 
-    def change(self, entries: Mapping[str, str | None]) -> None:
-        checked = [
-            (limits.table_key(key), None if value is None else limits.utf8(value, "the value"))
-            for key, value in entries.items()
-        ]
-        if not checked:
-            return
-        with _translated(), self._server.pipeline(transaction=True) as together:
-            for key, value in checked:
-                if value is None:
-                    self._delete(keys=self._sets, args=[self._values, key], client=together)
-                else:
-                    self._set(keys=self._sets, args=[self._values, key, value, ""], client=together)
-            together.execute()
+    def change(
+        self, entries: Mapping[str, str | None], *, expected: Mapping[str, str | None] = NOTHING_EXPECTED
+    ) -> bool:
+        given = [*expected.items(), *entries.items()]
+        if not given:
+            return True
+        arguments = [part for key, value in given for part in (limits.table_key(key), *_optional(value))]
+        with _translated():
+            return bool(self._change(keys=self._sets, args=[self._values, len(expected), *arguments]))
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         """A page of up to 1000 keys is one step; between pages other changes may come."""

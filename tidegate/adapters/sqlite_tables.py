@@ -14,6 +14,7 @@ from pathlib import Path
 from tidegate.adapters import limits
 from tidegate.adapters.group_commit import GroupCommit
 from tidegate.adapters.sqlite import Database
+from tidegate.ports import NOTHING_EXPECTED
 
 SWEEP_SECONDS = 30.0
 SWEEP_ROWS = 1000
@@ -85,21 +86,27 @@ class SqliteTables:
 
         return self._commits.write(write)
 
-    def change(self, entries: Mapping[str, str | None]) -> None:
+    def change(
+        self, entries: Mapping[str, str | None], *, expected: Mapping[str, str | None] = NOTHING_EXPECTED
+    ) -> bool:
         encoded = {_checked(key, value, None): value for key, value in entries.items()}
-        if not encoded:
-            return
+        wanted = {limits.table_key(key): value for key, value in expected.items()}
+        if not encoded and not wanted:
+            return True
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write(connection: sqlite3.Connection) -> bool:
             now = time.time()
+            if any(_live_value(connection, key, now) != value for key, value in wanted.items()):
+                return False
             self._sweep(connection, now)
             for key, value in encoded.items():
                 if value is None:
                     connection.execute("DELETE FROM entries WHERE key = ?", (key,))
                 else:
                     _upsert(connection, key, value, now, None)
+            return True
 
-        self._commits.write(write)
+        return self._commits.write(write)
 
     def scan(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[tuple[str, str]]:
         limits.scan_limit(limit)

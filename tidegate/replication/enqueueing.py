@@ -6,6 +6,8 @@ Done twice, it does no harm: a record that stands is left alone, and a version t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from tidegate.core.replication.messages import (
     REPLICATION_TOPIC,
@@ -36,33 +38,53 @@ def enqueue(tables: Tables, topics: Topics, versions: Sequence[ReplicationRecord
     With `is_check` (a backfill) the sites of records that stand become PENDING again, be they new or said to have it,
     and a copy that is not there is made again. Where the record has another bucket, the version goes to this one.
     """
-    entries: dict[str, str | None] = {}
-    updates: list[StatusUpdate] = []
-    earlier: dict[str, int] = {}
-    moved: dict[tuple[str, str], float] = {}
-    for version in versions:
-        if version.entry in entries:
-            continue
-        text = tables.get(version.entry)
-        if text is None:
-            entries |= {version.entry: version.to_json(), **version.open_entries()}
-        elif is_check:
-            known = ReplicationRecord.from_json(text)
-            updates += _reopened(known, version)
-            moved |= {(version.entry, state.site): state.since for state in _moved(known, version)}
-        elif (stored := ReplicationRecord.from_json(text)).ts_ns < version.ts_ns:
-            earlier[version.entry] = stored.ts_ns
-    if entries:
-        tables.change(entries)
-    send(topics, STATUS_TOPIC, updates)
+    while True:
+        found = _Found.of(tables, versions, is_check=is_check)
+        new = {entry: text for version in found.new for entry, text in _entries(version).items()}
+        if tables.change(new, expected=dict.fromkeys(version.entry for version in found.new)):
+            break  # otherwise somebody else has made one of the records meanwhile
+    send(topics, STATUS_TOPIC, found.updates)
     tasks = [
         task
         for version in versions
-        for task in _tasks(version, is_check=is_check, earlier_ns=earlier.get(version.entry, 0), moved=moved)
+        for task in _tasks(
+            version, is_check=is_check, earlier_ns=found.earlier.get(version.entry, 0), moved=found.moved
+        )
     ]
     send(topics, REPLICATION_TOPIC, tasks)
-    send(topics, STATUS_TOPIC, [_retimed(version) for version in versions if version.entry in earlier])
+    send(topics, STATUS_TOPIC, [_retimed(version) for version in versions if version.entry in found.earlier])
     return len(tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the records say: versions that have none, what is to be told of the others, the times that those had which
+    the log tells of once more, and the times at which others go to another bucket, by entry and site."""
+
+    new: list[ReplicationRecord]
+    updates: list[StatusUpdate]
+    earlier: dict[str, int]
+    moved: dict[tuple[str, str], float]
+
+    @classmethod
+    def of(cls, tables: Tables, versions: Sequence[ReplicationRecord], *, is_check: bool) -> Self:
+        found = cls([], [], {}, {})
+        for version in {version.entry: version for version in versions}.values():
+            text = tables.get(version.entry)
+            if text is None:
+                found.new.append(version)
+                continue
+            known = ReplicationRecord.from_json(text)
+            if is_check:
+                found.updates.extend(_reopened(known, version))
+                found.moved.update({(version.entry, state.site): state.since for state in _moved(known, version)})
+            elif known.ts_ns < version.ts_ns:
+                found.earlier[version.entry] = known.ts_ns
+        return found
+
+
+def _entries(version: ReplicationRecord) -> dict[str, str | None]:
+    return {version.entry: version.to_json(), **version.open_entries()}
 
 
 def _reopened(known: ReplicationRecord, wanted: ReplicationRecord) -> Iterator[StatusUpdate]:

@@ -2,7 +2,8 @@
 
 It alone changes records that stand. One key's statuses are all in one partition, so that nobody else changes the same
 record. A record, its open entries and the counts change in one step; what is counted is a record's change, so that a
-message that comes again is not counted again.
+message that comes again is not counted again. A processor that has lost the partition and does not know it yet finds
+records that are not what it read, and reads them anew.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event as Flag
 
+from tidegate.core.errors import Unavailable
 from tidegate.core.replication.counts import ArrivedCount, ArrivedKey
 from tidegate.core.replication.failed_keys import FailedKey
 from tidegate.core.replication.messages import (
@@ -37,6 +39,7 @@ from tidegate.workers.delivery import DONE, Answer, Delivery
 from tidegate.workers.worker import Worker
 
 _FIRST_BATCH, _LEAST, _MOST = 200, 50, 1000
+_MOST_ATTEMPTS = 10
 
 
 class StatusProcessor:
@@ -74,16 +77,21 @@ class StatusProcessor:
 
     def _process(self, deliveries: Sequence[Delivery[StatusMessage]]) -> Iterator[Answer]:
         """When the tables or topics are away, all of it comes again, in its order."""
-        changes = _Changes(self._tables, self._intervals, self._now())
-        for delivery in deliveries:
-            changes.add(delivery.task, delivery.message.partition)
-        changes.write()
+        if not any(self._carried_in(deliveries) for _ in range(_MOST_ATTEMPTS)):
+            raise Unavailable("records of replication are being changed by somebody else")
         updates = [delivery.task for delivery in deliveries if isinstance(delivery.task, StatusUpdate)]
         self._record(deliveries)
         failed = [update for update in updates if update.status is Status.FAILED]
         if failed:
             self._topics.append(FAILED_TOPIC, [_failed_record(update) for update in failed])
         yield from [DONE] * len(deliveries)
+
+    def _carried_in(self, deliveries: Sequence[Delivery[StatusMessage]]) -> bool:
+        """False if somebody else has changed a record meanwhile, and nothing was written."""
+        changes = _Changes(self._tables, self._intervals, self._now())
+        for delivery in deliveries:
+            changes.add(delivery.task, delivery.message.partition)
+        return changes.write()
 
     def _record(self, deliveries: Sequence[Delivery[StatusMessage]]) -> None:
         """Failures and retries, in the audit trail."""
@@ -106,6 +114,7 @@ class _Changes:
         self._records: dict[str, ReplicationRecord | None] = {}
         self._counts: dict[str, ArrivedCount] = {}
         self._entries: dict[str, str | None] = {}
+        self._read: dict[str, str | None] = {}
 
     def add(self, message: StatusMessage, partition: int) -> None:
         entry = entry_of(message.bucket_uid, message.key, message.version_id)
@@ -129,22 +138,23 @@ class _Changes:
         for site, change in arrivals(before, after).items():
             self._count(ArrivedKey(site, before.bucket_uid, partition), change, before.size)
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """False if a record or count is not what it was."""
         for entry, count in self._counts.items():
             self._entries[entry] = count.to_json() if count.completed > 0 else None
         self._entries |= self._intervals.entries(self._now)
-        if self._entries:
-            self._tables.change(self._entries)
+        expected = {entry: text for entry, text in self._read.items() if entry in self._entries}
+        return self._tables.change(self._entries, expected=expected)
 
     def _record(self, entry: str) -> ReplicationRecord | None:
         if entry not in self._records:
-            text = self._tables.get(entry)
+            text = self._read[entry] = self._tables.get(entry)
             self._records[entry] = ReplicationRecord.from_json(text) if text is not None else None
         return self._records[entry]
 
     def _count(self, key: ArrivedKey, change: int, size: int) -> None:
         if key.entry not in self._counts:
-            text = self._tables.get(key.entry)
+            text = self._read[key.entry] = self._tables.get(key.entry)
             self._counts[key.entry] = ArrivedCount.from_json(text) if text is not None else ArrivedCount()
         self._counts[key.entry] = self._counts[key.entry].plus(change, change * size)
 
