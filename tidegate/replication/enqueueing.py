@@ -118,6 +118,7 @@ def _retimed(version: ReplicationRecord) -> VersionRetimed:
         key=version.key,
         version_id=version.version_id,
         ts_ns=version.ts_ns,
+        record=version,
     )
 
 

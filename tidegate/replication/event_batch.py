@@ -1,7 +1,7 @@
 """What a batch of events of the metadata log has the populator write, each kind at once.
 
 Records are written before tasks, and statuses before what follows from them, so that a batch that is broken off can be
-taken in once more.
+taken in once more. That a version went is told before that it is back.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ class EventBatch:
         entry = entry_of(event.bucket_uid, event.key, event.version_id or NULL_VERSION)
         record = self._versions.pop(entry, None) or self._stored(entry)
         if record is not None:
-            self._statuses.append(gone_message(record))
+            self._statuses.append(gone_message(record, ts_ns=event.ts_ns))
 
     def add_bucket_deletion(self, event: Event) -> None:
         self._deleted_buckets.append(event.bucket_uid)
 
     def write(self) -> None:
+        send(self._topics, STATUS_TOPIC, self._statuses)
         if self._versions:
             enqueue(self._tables, self._topics, list(self._versions.values()))
-        send(self._topics, STATUS_TOPIC, self._statuses)
         send(self._topics, REPLICATION_TOPIC, self._tasks)
         for bucket_uid in self._deleted_buckets:
             self._forget(bucket_uid)

@@ -90,7 +90,7 @@ class KeyReplication:
             return Outcome(Result.LEFT)
         record = self._records.get(wanted.task.version_id)
         if record is None:
-            return self._unknown(wanted.task)
+            return self._unknown(wanted)
         if state_at(record, self._site.name).since < wanted.task.moved_at:
             return Outcome(Result.BLOCKED, "its record does not name the bucket yet")
         if self._trouble is not None:
@@ -107,8 +107,12 @@ class KeyReplication:
         except TidegateError as error:
             return self._failure(wanted, record, error, is_own=True)
 
-    def _unknown(self, task: ReplicationTask) -> Outcome:
-        """The version is gone, or the status that a backfill sent before its task is on its way to the record."""
+    def _unknown(self, wanted: Wanted) -> Outcome:
+        """The version is gone, or a status is on its way that makes the record what the task takes it for: it was
+        deleted and brought back, or a backfill sends it to one more site."""
+        task = wanted.task
+        if task.earlier_ns and task.version_id not in self._unnamed and not wanted.is_last_try:
+            return Outcome(Result.RETRY, "it has no record yet")
         if task.is_check and task.version_id in self._unnamed:
             return Outcome(Result.BLOCKED, "its record does not name the site yet")
         return Outcome(Result.DONE)

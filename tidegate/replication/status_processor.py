@@ -120,8 +120,13 @@ class _Changes:
         entry = entry_of(message.bucket_uid, message.key, message.version_id)
         before = self._record(entry)
         if before is None:
+            if isinstance(message, VersionRetimed) and message.record is not None:
+                self._records[entry] = message.record
+                self._entries |= {entry: message.record.to_json(), **message.record.open_entries()}
             return
         if isinstance(message, VersionGone):
+            if 0 < message.ts_ns < before.ts_ns:
+                return
             after = None
             self._entries[entry] = None
             self._entries |= dict.fromkeys(before.open_entries())

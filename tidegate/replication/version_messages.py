@@ -42,8 +42,15 @@ def _update(record: ReplicationRecord, site: str, status: Status, now: float) ->
     )
 
 
-def gone_message(record: ReplicationRecord) -> VersionGone:
-    return VersionGone(bucket=record.bucket, bucket_uid=record.bucket_uid, key=record.key, version_id=record.version_id)
+def gone_message(record: ReplicationRecord, *, ts_ns: int = 0) -> VersionGone:
+    """`ts_ns` is that of its deletion; otherwise it was gone at some time after the record's."""
+    return VersionGone(
+        bucket=record.bucket,
+        bucket_uid=record.bucket_uid,
+        key=record.key,
+        version_id=record.version_id,
+        ts_ns=ts_ns or record.ts_ns,
+    )
 
 
 def release(record: ReplicationRecord, site: str, copy_id: str, reason: str) -> PendingDelete:

@@ -29,8 +29,10 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
         yield opened
 
 
-def result(tables: Tables, *, is_check: bool, moved_at: float = 0.0) -> Result:
-    """Of the last try, at a site that no record names: nobody asks its store."""
+def result(
+    tables: Tables, *, is_check: bool, moved_at: float = 0.0, earlier_ns: int = 0, is_last_try: bool = True
+) -> Result:
+    """At a site that no record names: nobody asks its store."""
     site = Site("one", cast(Store, None), cast(SiteWriter, None), SiteMemory(0.0))
     task = ReplicationTask(
         bucket="photos",
@@ -41,8 +43,11 @@ def result(tables: Tables, *, is_check: bool, moved_at: float = 0.0) -> Result:
         sites=("one",),
         is_check=is_check,
         moved_at=moved_at,
+        earlier_ns=earlier_ns,
     )
-    (outcome,) = KeyReplication(tables, site, "uid", "k", lambda: True).outcomes([Wanted(task, is_last_try=True)])
+    (outcome,) = KeyReplication(tables, site, "uid", "k", lambda: True).outcomes(
+        [Wanted(task, is_last_try=is_last_try)]
+    )
     return outcome.result
 
 
@@ -65,3 +70,8 @@ def test_a_version_whose_bucket_changes_waits_until_its_record_names_the_new_one
     record = RECORD.with_state(SiteState("one", "former", Status.COMPLETED, 50.0, "c"))
     tables.put(record.entry, record.to_json())
     assert result(tables, is_check=True, moved_at=60.0) is Result.BLOCKED
+
+
+def test_a_version_that_was_brought_back_is_tried_until_it_has_a_record_again(tables: Tables) -> None:
+    assert result(tables, is_check=False, earlier_ns=1, is_last_try=False) is Result.RETRY
+    assert result(tables, is_check=False, earlier_ns=1) is Result.DONE

@@ -264,6 +264,22 @@ def test_a_version_that_is_told_of_at_a_later_time_gets_that_time_and_a_task_tha
     ]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_version_that_is_deleted_and_brought_back_has_a_record_again(place: Place, together: bool) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.COMPLETED, replica_version_id="c"))
+    deleted, back = event(2, EventKind.DELETE, version_id="v1"), event(3, version_id="v1")
+    for events in [(deleted, back)] if together else [(deleted,), (back,)]:
+        place.log(*events)
+    place.settle()
+    record = place.record("v1")
+    assert record is not None and (record.ts_ns, record.status) == (1003 * SECOND, Status.PENDING)
+    assert len(place.entries(OPEN)) == 2 and place.entries(COUNTS) == {}
+    place.log(deleted)  # once more, as after a batch that was broken off
+    place.settle()
+    assert place.record("v1") == record
+
+
 def test_tags_that_change_are_brought_to_the_sites_that_have_not_failed(place: Place) -> None:
     place.log(event(1))
     place.tell(update(1, Status.COMPLETED, replica_version_id="c"), update(1, Status.FAILED, "two"))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from tidegate.core import codec
-from tidegate.core.replication.records import Status
+from tidegate.core.replication.records import ReplicationRecord, Status
 
 REPLICATION_TOPIC = "replication"
 STATUS_TOPIC = "replication-status"
@@ -94,12 +94,14 @@ class StatusUpdate(Struct, frozen=True, kw_only=True):
 
 
 class VersionGone(Struct, frozen=True, kw_only=True):
-    """A message of the status topic: the version is no more, and its record goes."""
+    """A message of the status topic: the version is no more, and its record goes, unless its time is later than
+    `ts_ns`: then it has been brought back since. Without one, it goes."""
 
     bucket: str
     bucket_uid: str
     key: str
     version_id: str
+    ts_ns: int = 0
 
     ACTION = "forgetVersion"
 
@@ -113,13 +115,15 @@ class VersionGone(Struct, frozen=True, kw_only=True):
 
 class VersionRetimed(Struct, frozen=True, kw_only=True):
     """A message of the status topic: the log told of the version once more, at a later time. That is its time among the
-    versions of its key from now on."""
+    versions of its key from now on. `record` is what it gets if it has been deleted and brought back, so that its own
+    has gone."""
 
     bucket: str
     bucket_uid: str
     key: str
     version_id: str
     ts_ns: int
+    record: ReplicationRecord | None = None
 
     ACTION = "retimeVersion"
 
