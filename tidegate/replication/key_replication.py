@@ -120,8 +120,8 @@ class KeyReplication:
     # --- versions that have arrived --------------------------------------------------------------
 
     def _copy_of(self, record: ReplicationRecord) -> StoredVersion | None:
-        known = self._site.memory.copy_of(record)
         state = state_at(record, self._site.name)
+        known = self._site.memory.copy_of(record, state)
         if known is not None or record.version_id in self._lost or not has_copy(state):
             return known
         return StoredVersion(state.replica_version_id, state.replica_etag)
@@ -131,8 +131,9 @@ class KeyReplication:
         copy = self._copy_of(record)
         if copy is None:
             return None
-        is_settled = state_at(record, self._site.name).status is Status.COMPLETED
-        is_known = self._site.memory.copy_of(record) is not None
+        state = state_at(record, self._site.name)
+        is_settled = state.status is Status.COMPLETED
+        is_known = self._site.memory.copy_of(record, state) is not None
         if not task.is_check and (is_settled or is_known):
             return copy
         if self._is_there(record, copy):

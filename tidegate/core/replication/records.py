@@ -30,8 +30,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """`bucket` is that at the site. `since` (Unix time) is when it came to have the status. Of a version that has
-    arrived: the id and the ETag of its copy there. `reason` says why it failed."""
+    """`bucket` is that at the site. `since` (Unix time) is when it came to have the status, or its copy. Of a version
+    that has arrived: the id and the ETag of its copy there. `reason` says why it failed."""
 
     site: str
     bucket: str

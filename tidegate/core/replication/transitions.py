@@ -18,13 +18,14 @@ def updated(record: ReplicationRecord, update: StatusUpdate) -> ReplicationRecor
         if update.status is not Status.PENDING or not update.site_bucket:
             return record
         return record.with_state(SiteState(update.site, update.site_bucket, update.status, update.at))
-    is_new = before.status is not update.status
+    copy = update.replica_version_id or before.replica_version_id
+    is_new = (before.status, before.replica_version_id) != (update.status, copy)
     state = replace(
         before,
         status=update.status,
         since=update.at if is_new else before.since,
         reason=update.reason,
-        replica_version_id=update.replica_version_id or before.replica_version_id,
+        replica_version_id=copy,
         replica_etag=update.replica_etag or before.replica_etag,
     )
     return record.with_state(state)

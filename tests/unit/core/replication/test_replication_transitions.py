@@ -45,6 +45,8 @@ def test_a_version_that_was_put_again_has_the_id_of_its_new_copy() -> None:
     state = again.at("one")
     assert state is not None
     assert (state.replica_version_id, arrivals(after, again)) == ("d", {})
+    later = updated(again, replace_at(update(Status.COMPLETED, replica_version_id="e"), 20.0)).at("one")
+    assert later is not None and later.since == 20.0
 
 
 def test_a_copy_is_known_while_its_tags_are_on_their_way_or_have_failed() -> None:
