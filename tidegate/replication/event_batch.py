@@ -16,6 +16,7 @@ from tidegate.core.replication.messages import (
     ReplicationTask,
     StatusMessage,
 )
+from tidegate.core.replication.ordering import has_copy
 from tidegate.core.replication.records import RECORDS, ReplicationRecord, Status, entries_of_key, entry_of
 from tidegate.core.replication.rules import REPLICATION
 from tidegate.ports import Tables, Topics
@@ -59,14 +60,13 @@ class EventBatch:
         return entry in self._versions or self._tables.get(entry) is not None
 
     def add_tagging(self, event: Event) -> None:
-        """Sites that have the version get its tags again. Where it is on its way, they may have been read before."""
+        """Sites that have the version get its tags again. Where it is on its way, they may have been read before, and
+        where it has failed, it may be on its way once more."""
         record = self._tagged(event)
-        if record is None or record.is_marker:
+        if record is None or record.is_marker or not record.sites:
             return
-        sites = tuple(state.site for state in record.sites if state.status is not Status.FAILED)
-        if not sites:
-            return
-        self._statuses += [pending(record, site, now=self._now) for site in sites]
+        awaited = [state.site for state in record.sites if state.status is not Status.FAILED or has_copy(state)]
+        self._statuses += [pending(record, site, now=self._now) for site in awaited]
         self._tasks.append(
             ReplicationTask(
                 bucket=record.bucket,
@@ -74,7 +74,7 @@ class EventBatch:
                 key=record.key,
                 version_id=record.version_id,
                 ts_ns=record.ts_ns,
-                sites=sites,
+                sites=tuple(state.site for state in record.sites),
                 content=Content.TAGS,
             )
         )

@@ -91,7 +91,10 @@ class KeyReplication:
         record = self._records.get(wanted.task.version_id)
         if record is None:
             return self._unknown(wanted)
-        if state_at(record, self._site.name).since < wanted.task.moved_at:
+        state = state_at(record, self._site.name)
+        if wanted.task.content is Content.TAGS and state.status is Status.FAILED and self._copy_of(record) is None:
+            return Outcome(Result.DONE)  # whoever has it tried again has its tags put as well
+        if state.since < wanted.task.moved_at:
             return Outcome(Result.BLOCKED, "its record does not name the bucket yet")
         if self._trouble is not None:
             return self._failure(wanted, record, self._trouble, is_own=isinstance(self._trouble, Unavailable))

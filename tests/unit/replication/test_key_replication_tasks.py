@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.replication.messages import ReplicationTask
+from tidegate.core.replication.messages import Content, ReplicationTask
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.ports import Store, Tables
 from tidegate.replication.key_replication import KeyReplication, Result, Site, Wanted
@@ -30,7 +30,13 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
 
 
 def result(
-    tables: Tables, *, is_check: bool, moved_at: float = 0.0, earlier_ns: int = 0, is_last_try: bool = True
+    tables: Tables,
+    *,
+    is_check: bool = False,
+    moved_at: float = 0.0,
+    earlier_ns: int = 0,
+    is_last_try: bool = True,
+    content: Content = Content.VERSION,
 ) -> Result:
     """At a site that no record names: nobody asks its store."""
     site = Site("one", cast(Store, None), cast(SiteWriter, None), SiteMemory(0.0))
@@ -43,6 +49,7 @@ def result(
         sites=("one",),
         is_check=is_check,
         moved_at=moved_at,
+        content=content,
         earlier_ns=earlier_ns,
     )
     (outcome,) = KeyReplication(tables, site, "uid", "k", lambda: True).outcomes(
@@ -75,3 +82,9 @@ def test_a_version_whose_bucket_changes_waits_until_its_record_names_the_new_one
 def test_a_version_that_was_brought_back_is_tried_until_it_has_a_record_again(tables: Tables) -> None:
     assert result(tables, is_check=False, earlier_ns=1, is_last_try=False) is Result.RETRY
     assert result(tables, is_check=False, earlier_ns=1) is Result.DONE
+
+
+def test_tags_are_not_brought_to_a_version_that_has_failed(tables: Tables) -> None:
+    record = RECORD.with_state(SiteState("one", "copies", Status.FAILED, 50.0))
+    tables.put(record.entry, record.to_json())
+    assert result(tables, content=Content.TAGS) is Result.DONE

@@ -280,14 +280,14 @@ def test_a_version_that_is_deleted_and_brought_back_has_a_record_again(place: Pl
     assert place.record("v1") == record
 
 
-def test_tags_that_change_are_brought_to_the_sites_that_have_not_failed(place: Place) -> None:
+def test_tags_that_change_are_brought_to_all_sites_and_a_version_that_failed_stays_failed(place: Place) -> None:
     place.log(event(1))
     place.tell(update(1, Status.COMPLETED, replica_version_id="c"), update(1, Status.FAILED, "two"))
     place.log(event(2, EventKind.TAGGING, version_id=""))
     place.settle()
     assert (place.status("v1"), place.status("v1", "two")) == (Status.PENDING, Status.FAILED)
     task = place.tasks()[-1]
-    assert (task.version_id, task.content, task.sites) == ("v1", Content.TAGS, ("one",))
+    assert (task.version_id, task.content, task.sites) == ("v1", Content.TAGS, ("one", "two"))
 
 
 def test_a_version_that_is_deleted_takes_its_record_along(place: Place) -> None:
