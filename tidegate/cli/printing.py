@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from textwrap import indent
 from typing import Any
 
 import click
@@ -34,9 +35,29 @@ def print_list(values: Sequence[BaseModel], columns: Sequence[str], *, as_json: 
     print_table([column.replace("_", " ").upper() for column in columns], rows)
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_pages(pages: Iterable[Sequence[BaseModel]], columns: Sequence[str], *, as_json: bool, empty: str) -> None:
+    """As `print_list`, for a list that may be too long to hold: each page when it comes, the columns as wide as it
+    needs."""
+    is_first = True
+    for page in pages:
+        if as_json:
+            for value in page:
+                click.echo("[" if is_first else ",")
+                click.echo(indent(json.dumps(_plain(value), indent=2), "  "), nl=False)
+                is_first = False
+        elif page:
+            rows = [[show(getattr(value, column)) for column in columns] for value in page]
+            print_table([column.replace("_", " ").upper() for column in columns], rows, with_titles=is_first)
+            is_first = False
+    if as_json:
+        click.echo("[]" if is_first else "\n]")
+    elif is_first:
+        click.echo(empty)
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, with_titles: bool = True) -> None:
     widths = [max(len(row[index]) for row in [titles, *rows]) for index in range(len(titles))]
-    for row in [titles, *rows]:
+    for row in [titles, *rows] if with_titles else rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 

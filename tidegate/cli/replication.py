@@ -15,13 +15,13 @@ from tidegate.cli.invocation import Group, Invocation, pass_invocation
 from tidegate.cli.lifecycle import stores_of
 from tidegate.cli.locations import locations_on
 from tidegate.cli.moments import DURATION
-from tidegate.cli.printing import print_done, print_list
+from tidegate.cli.printing import print_done, print_list, print_pages
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Conflict
 from tidegate.core.locations import EVERY_SITE
 from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.failure_retry import FailureRetry
-from tidegate.replication.failures import FailureReader, FailureView, Selection, view_failure
+from tidegate.replication.failures import PAGE, FailureReader, FailureView, Selection, view_failure
 from tidegate.replication.site_health import health_of
 from tidegate.replication.stored_rules import StoredRules
 
@@ -161,18 +161,33 @@ def list_failed(
     They stay in the list for `replication.failed_hours`; `tidegate replication history` shows older ones.
     """
     selection = Selection(bucket, key, version, site)
-    views: list[FailureView] = []
-    with invocation.tables() as tables:
-        reader, marker, is_more = FailureReader(tables), "", True
-        while is_more and (everything or len(views) < count):
-            page = reader.page(selection, marker)
-            views += map(view_failure, page.failures)
-            marker, is_more = page.next_marker, bool(page.next_marker)
-    shown = views if everything else views[:count]
     columns = ("failed_at", "site", "bucket", "key", "version_id", "size", "reason")
-    print_list(shown, columns, as_json=invocation.json, empty="Nothing has failed.")
-    if is_more or len(shown) < len(views):
+    with invocation.tables() as tables:
+        listing = _Listing(FailureReader(tables), selection, None if everything else count)
+        print_pages(listing.pages(), columns, as_json=invocation.json, empty="Nothing has failed.")
+    if listing.is_more:
         click.echo("note: there are more; --all shows them, --count as many as you say", err=True)
+
+
+class _Listing:
+    """The first failures, so many of them, or all. `is_more` tells at the end whether some were left out."""
+
+    def __init__(self, reader: FailureReader, selection: Selection, count: int | None) -> None:
+        self._reader = reader
+        self._selection = selection
+        self._left = count
+        self.is_more = False
+
+    def pages(self) -> Iterator[list[FailureView]]:
+        marker, is_more = "", True
+        while is_more and self._left != 0:
+            most = PAGE if self._left is None else min(self._left, PAGE)
+            page = self._reader.page(self._selection, marker, most=most)
+            if self._left is not None:
+                self._left -= len(page.failures)
+            yield [view_failure(failure) for failure in page.failures]
+            marker, is_more = page.next_marker, bool(page.next_marker)
+        self.is_more = is_more
 
 
 @failed.command()

@@ -102,15 +102,17 @@ class FailureReader:
         after = FAILED + _unpacked(marker) if marker else None
         found: list[Failure] = []
         looked_at = 0
-        while len(found) < most and looked_at < MOST_LOOKED_AT:
-            entries = self._tables.scan(selection.prefix, after=after, limit=most - len(found))
-            if not entries:
+        while looked_at < MOST_LOOKED_AT:
+            entries = self._tables.scan(selection.prefix, after=after, limit=PAGE)
+            for entry, _ in entries:
+                if len(found) == most:
+                    return FailurePage(tuple(found), _packed((after or "").removeprefix(FAILED)))
+                found += [each] if (each := self._matching(entry, selection)) is not None else []
+                after = entry
+            if len(entries) < PAGE:
                 return FailurePage(tuple(found))
-            found += [each for entry, _ in entries if (each := self._matching(entry, selection)) is not None]
             looked_at += len(entries)
-            after = entries[-1][0]
-        is_last = after is None or not self._tables.scan(selection.prefix, after=after, limit=1)
-        return FailurePage(tuple(found), "" if is_last or after is None else _packed(after.removeprefix(FAILED)))
+        return FailurePage(tuple(found), _packed((after or "").removeprefix(FAILED)))
 
     def find(self, failed: FailedKey) -> Failure | None:
         """None for what has not failed, whether the list has it or not."""

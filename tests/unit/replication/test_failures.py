@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from failed_versions import fail, make_bucket, record_of, store, with_status
@@ -127,6 +128,29 @@ def test_a_full_page_that_is_the_last_has_no_marker(tables: Tables) -> None:
     fail(tables, FailedKey("photos", "one more", "v1", "paris"))
     page = FailureReader(tables).page(Selection())
     assert (len(page.failures), bool(page.next_marker)) == (PAGE, True)
+
+
+def test_a_page_of_a_few_among_many_others_takes_few_scans_and_goes_on_behind_the_last_of_them(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {FailedKey("photos", f"{number:06}", "v1", "oslo").entry: "" for number in range(2 * PAGE)}
+    tables.change(dict(others))
+    wanted = [FailedKey("photos", key, "v1", "paris") for key in ("000000", "y", "z")]
+    for failed in wanted:
+        fail(tables, failed)
+    scans: list[str] = []
+    scan = tables.scan
+
+    def counted(prefix: str, **options: Any) -> list[tuple[str, str]]:
+        scans.append(prefix)
+        return scan(prefix, **options)
+
+    monkeypatch.setattr(tables, "scan", counted)
+    first = FailureReader(tables).page(Selection(site="paris"), most=2)
+    assert [failure.failed for failure in first.failures] == wanted[:2]
+    assert len(scans) <= 3
+    rest = FailureReader(tables).page(Selection(site="paris"), first.next_marker, most=2)
+    assert [failure.failed for failure in rest.failures] == wanted[2:] and not rest.next_marker
 
 
 @pytest.mark.parametrize("marker", ["%%%", "a", "é", "_w"])

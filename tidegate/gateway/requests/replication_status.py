@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.core.errors import TidegateError
@@ -17,7 +18,7 @@ from tidegate.core.replication.records import ReplicationRecord, Status, entries
 from tidegate.core.replication.replicas import is_replica, is_shown_as_replica
 from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.requests.expiration import last_modified
-from tidegate.ports import Tables
+from tidegate.gateway.requests.forwarding import ask_signed, object_path
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HEADER = "x-amz-replication-status"
-_PAGE = 1000
+# Of a key with more records than these, the one is read that the backend says to be current.
+_MOST_READ = 100
 
 
 def needs_tags(admission: Admission) -> bool:
@@ -39,26 +41,27 @@ def is_read_before(exchange: Exchange, admission: Admission) -> bool:
 
 
 async def read_before(exchange: Exchange, admission: Admission) -> Mapping[str, str]:
-    """The records, by their entries, of the version that is asked for, or of all that the key has."""
+    """The records, by their entries, of the version that is asked for, or of those that the key has."""
     assert admission.bucket is not None
     gateway, uid = exchange.gateway, admission.bucket.uid
     key, version_id = admission.object_key, admission.version_id
     if not version_id:
-        return await gateway.loop.run_in_executor(None, _of_key, gateway.tables, entries_of_key(uid, key))
+        prefix = entries_of_key(uid, key)
+        found = await gateway.loop.run_in_executor(None, partial(gateway.tables.scan, prefix, limit=_MOST_READ))
+        if len(found) < _MOST_READ:
+            return dict(found)
+        version_id = await _current_version(exchange, admission)
     entry = entry_of(uid, key, version_id)
     text = await gateway.loop.run_in_executor(None, gateway.tables.get, entry)
     return {} if text is None else {entry: text}
 
 
-def _of_key(tables: Tables, prefix: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    after: str | None = None
-    while page := tables.scan(prefix, after=after, limit=_PAGE):
-        found.update(page)
-        if len(page) < _PAGE:
-            break
-        after = page[-1][0]
-    return found
+async def _current_version(exchange: Exchange, admission: Admission) -> str:
+    gateway = exchange.gateway
+    admission.pool = await gateway.backends.awake(admission.pool)
+    path = object_path(admission.bucket_name, admission.object_key)
+    reply = await ask_signed(gateway, admission.pool, b"HEAD", path)
+    return reply.head.headers.get(b"x-amz-version-id", b"").decode("latin-1")
 
 
 def of_read(exchange: Exchange, reply: ResponseHead) -> bytes:

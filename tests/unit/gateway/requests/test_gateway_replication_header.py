@@ -119,6 +119,22 @@ def test_a_read_tells_what_the_record_of_the_version_says(
     assert request.tables.reads == 1
 
 
+def test_of_a_key_with_very_many_records_that_of_the_current_version_is_read(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(150):
+        record(records, f"v{number:03}", Status.FAILED)
+    record(records, "z", Status.COMPLETED)
+    request = Request(records, rules(), "/p-bucket/k", at_once=False)
+
+    async def current(*_: Any) -> str:
+        return "z"
+
+    monkeypatch.setattr(replication_status, "_current_version", current)
+    assert request.line("x-amz-version-id: z", TIME) == shown("COMPLETED")
+    assert len(request.exchange.noted) == 1
+
+
 def test_the_null_version_has_a_record_of_its_own(records: Records, at_once: bool) -> None:
     record(records, "null", Status.COMPLETED)
     assert Request(records, rules(), "/p-bucket/k", at_once=at_once).line(TIME) == shown("COMPLETED")
