@@ -19,7 +19,7 @@ from tidegate.cli.printing import print_done, print_list, print_pages
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Conflict
 from tidegate.core.locations import EVERY_SITE
-from tidegate.replication.desk import ReplicationDesk
+from tidegate.replication.desk import ReplicationDesk, SiteMetricsView
 from tidegate.replication.failure_retry import FailureRetry
 from tidegate.replication.failures import PAGE, FailureReader, FailureView, Selection, view_failure
 from tidegate.replication.site_health import health_of
@@ -51,6 +51,20 @@ def status(invocation: Invocation, bucket: str) -> None:
     columns = ("site", "paused", "resume_at", "pending", "completed", "failed", "oldest_pending_at")
     empty = f"Nothing of {bucket} is replicated." if bucket else "No bucket has replication rules."
     print_list(views, columns, as_json=invocation.json, empty=empty)
+
+
+@replication.command()
+@click.argument("site", default=EVERY_SITE)
+@pass_invocation
+def metrics(invocation: Invocation, site: str) -> None:
+    """Tells of SITE, or of each and of all together, what `/_/metrics/crr` does.
+
+    Throughput is per second, over the last 15 minutes; completions and failures are those of the last day. What has
+    failed counts as backlog.
+    """
+    with replication_desk(invocation) as desk:
+        views = desk.metrics_by_site(site, now=time.time())
+    print_list(views, tuple(SiteMetricsView.model_fields), as_json=invocation.json, empty="There are no locations.")
 
 
 @replication.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -64,6 +64,22 @@ class VersionAtSiteView(BaseModel):
     completed_bytes: int
     progress: str = Field(examples=["100%"])
     reason: str = Field(description="Why it failed.")
+
+
+class SiteMetricsView(BaseModel):
+    """What Backbeat's metrics tell of a site, or of all sites together."""
+
+    site: str
+    throughput: float = Field(description="Versions per second that arrived in the last 900 seconds.")
+    throughput_bytes: float
+    completions: int = Field(description="Versions that arrived in the last day.")
+    completion_bytes: int
+    failures: int = Field(description="Failures of the last day.")
+    failure_bytes: int
+    backlog: int = Field(description="Versions that the site does not have, those that have failed among them.")
+    backlog_bytes: int
+    pending: int = Field(description="Versions that are on their way.")
+    pending_bytes: int
 
 
 class HistoryView(BaseModel):
@@ -138,16 +154,29 @@ class ReplicationDesk:
 
     def metrics(self, site: str, wanted: Iterable[Metric], *, now: float) -> dict[str, Shown]:
         """In Backbeat's shapes. `site` may be `EVERY_SITE`."""
-        queries = ReplicationQueries(self.tables)
-        sites = sorted({*self.sites(), *queries.sites()}) if site == EVERY_SITE else self.sites(site)
         figures, traffic = SiteFigures(""), Traffic()
-        for each in sites:
-            figures += queries.figures(each)
-            traffic += queries.traffic(each, now=now)
+        for _, of_site, passed in self._measured(site, now=now):
+            figures += of_site
+            traffic += passed
         return {
             metric.value: shown(metric, pending=figures.pending, failed=figures.failed, traffic=traffic)
             for metric in wanted
         }
+
+    def metrics_by_site(self, site: str, *, now: float) -> list[SiteMetricsView]:
+        """The same, of each site; with `EVERY_SITE`, of all of them together as well."""
+        figures, traffic, views = SiteFigures(""), Traffic(), []
+        for name, of_site, passed in self._measured(site, now=now):
+            figures += of_site
+            traffic += passed
+            views.append(_view_metrics(name, of_site, passed))
+        return [*views, _view_metrics(EVERY_SITE, figures, traffic)] if site == EVERY_SITE else views
+
+    def _measured(self, site: str, *, now: float) -> Iterator[tuple[str, SiteFigures, Traffic]]:
+        queries = ReplicationQueries(self.tables)
+        sites = sorted({*self.sites(), *queries.sites()}) if site == EVERY_SITE else self.sites(site)
+        for each in sites:
+            yield each, queries.figures(each), queries.traffic(each, now=now)
 
     def progress(self, site: str, bucket: str, key: str, version_id: str) -> Shown:
         record, state = self._version_at(site, bucket, key, version_id)
@@ -211,6 +240,23 @@ def view_site(figures: SiteFigures, pause: Pause | None) -> SiteStatusView:
         completed_bytes=figures.completed.bytes,
         failed_bytes=figures.failed.bytes,
         oldest_pending_at=_moment(figures.oldest_pending_at),
+    )
+
+
+def _view_metrics(site: str, figures: SiteFigures, traffic: Traffic) -> SiteMetricsView:
+    backlog = figures.pending + figures.failed
+    return SiteMetricsView(
+        site=site,
+        throughput=round(traffic.recent_count / THROUGHPUT_SECONDS, 2),
+        throughput_bytes=round(traffic.recent_bytes / THROUGHPUT_SECONDS, 2),
+        completions=traffic.completions.count,
+        completion_bytes=traffic.completions.bytes,
+        failures=traffic.failures.count,
+        failure_bytes=traffic.failures.bytes,
+        backlog=backlog.count,
+        backlog_bytes=backlog.bytes,
+        pending=figures.pending.count,
+        pending_bytes=figures.pending.bytes,
     )
 
 

@@ -11,7 +11,7 @@ from threading import Event as Flag
 
 from tidegate.core.errors import InvalidInput
 from tidegate.core.records import Bucket
-from tidegate.core.replication.failed_keys import FailedKey
+from tidegate.core.replication.failed_keys import FailedKey, listed_value
 from tidegate.core.replication.messages import FAILED_GROUP, FAILED_TOPIC, FailedVersion
 from tidegate.core.replication.records import ReplicationRecord, Status, entry_of
 from tidegate.ports import Tables, Topics
@@ -56,14 +56,15 @@ class FailedConsumer:
             yield DONE
 
     def _list(self, failed: FailedKey) -> None:
-        if self._has_failed(failed):
-            self._tables.put(failed.entry, "", expires_in=self._seconds)
+        since = self._failed_since(failed)
+        if since is not None:
+            self._tables.put(failed.entry, listed_value(since), expires_in=self._seconds)
 
-    def _has_failed(self, failed: FailedKey) -> bool:
+    def _failed_since(self, failed: FailedKey) -> float | None:
         """It may have been tried again, or be gone, since it was told."""
         text = self._tables.get(Bucket.PREFIX + failed.bucket)
         if text is None:
-            return False
+            return None
         found = self._tables.get(entry_of(Bucket.from_json(text).uid, failed.key, failed.version_id))
         state = ReplicationRecord.from_json(found).at(failed.site) if found is not None else None
-        return state is not None and state.status is Status.FAILED
+        return state.since if state is not None and state.status is Status.FAILED else None

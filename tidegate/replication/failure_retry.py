@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from tidegate.core.codec import JsonRecord
 from tidegate.core.errors import NotFound
-from tidegate.core.replication.failed_keys import FailedKey
+from tidegate.core.replication.failed_keys import FailedKey, listed_value
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, Status
 from tidegate.lifecycle.acting.stores import Stores
@@ -58,11 +58,18 @@ class _Claim(JsonRecord):
         return cls(now, str(failure.failed), failure.record, failure.state.site)
 
     @property
+    def since(self) -> float:
+        state = self.record.at(self.site)
+        return state.since if state is not None else 0.0
+
+    @property
     def entry(self) -> str:
         """One of its own for each time that the version fails."""
-        state = self.record.at(self.site)
-        since = state.since if state is not None else 0.0
-        return f"{CLAIMS}{self.site}/{since!r}/{self.record.entry}"
+        return f"{CLAIMS}{self.site}/{self.since!r}/{self.record.entry}"
+
+    def is_cut_off(self, now: float) -> bool:
+        """Also one from a time that is still to come, since a clock was set back."""
+        return abs(now - self.at) > _CUT_OFF_SECONDS
 
 
 class FailureRetry:
@@ -117,7 +124,7 @@ def finish_cut_off(tables: Tables, topics: Topics, *, now: float) -> int:
     harm."""
     found = (_Claim.from_json(text) for _, text in every(tables, CLAIMS) if text != _DONE)
     finished = 0
-    for claims in _batches(claim for claim in found if claim.at < now - _CUT_OFF_SECONDS):
+    for claims in _batches(claim for claim in found if claim.is_cut_off(now)):
         _carry_out(tables, topics, claims)
         finished += len(claims)
     return finished
@@ -127,9 +134,21 @@ def _carry_out(tables: Tables, topics: Topics, claims: Sequence[_Claim]) -> None
     """The steps that change something."""
     send(topics, STATUS_TOPIC, [_pending(claim) for claim in claims])
     send(topics, REPLICATION_TOPIC, [_task(claim) for claim in claims])
-    tables.change({FailedKey.parse(claim.failed).entry: None for claim in claims})
+    while not _taken_off(tables, claims):
+        pass  # somebody else has changed one of the entries meanwhile
     for claim in claims:
         tables.put(claim.entry, _DONE, expires_in=_CLAIM_SECONDS)
+
+
+def _taken_off(tables: Tables, claims: Sequence[_Claim]) -> bool:
+    """Takes the failures off the list, but not those that have come back since; False if one came back just now."""
+    listed: dict[str, str | None] = {}
+    for claim in claims:
+        entry = FailedKey.parse(claim.failed).entry
+        value = tables.get(entry)
+        if value in ("", listed_value(claim.since)):
+            listed[entry] = value
+    return tables.change(dict.fromkeys(listed), expected=listed)
 
 
 def _is_there(stores: Stores, record: ReplicationRecord) -> bool:

@@ -16,7 +16,7 @@ from failed_versions import FAILED_AT, fail, make_bucket, store, with_status
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.errors import Unavailable
-from tidegate.core.replication.failed_keys import FailedKey
+from tidegate.core.replication.failed_keys import FailedKey, listed_value
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import Status
 from tidegate.lifecycle.acting.stores import Stores
@@ -130,6 +130,34 @@ def test_of_two_operators_who_press_at_once_each_version_is_sent_by_one(tables: 
     updates, tasks = sent(topics)
     assert sorted(update.key for update in updates) == sorted(task.key for task in tasks)
     assert [len(updates), len(tasks)] == [200, 200]
+
+
+def test_a_failure_that_comes_back_before_it_was_taken_off_the_list_stays_there(
+    tables: Tables, topics: BreakingTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back, other = failures(tables, 2)
+    for failed in (back, other):
+        tables.put(failed.entry, listed_value(FAILED_AT))
+    append = topics.append
+
+    def fails_at_once(topic: str, records: Sequence[Record]) -> None:
+        append(topic, records)
+        if topic == REPLICATION_TOPIC:
+            tables.put(back.entry, listed_value(FAILED_AT + 1))
+
+    monkeypatch.setattr(topics, "append", fails_at_once)
+    assert len(retrying(tables, topics).retry([back, other], now=NOW)) == 2
+    assert (tables.get(back.entry), tables.get(other.entry)) == (listed_value(FAILED_AT + 1), None)
+
+
+def test_a_retry_from_a_time_to_come_is_taken_for_cut_off(tables: Tables, topics: BreakingTopics) -> None:
+    failed = failures(tables, 1)[0]
+    topics.broken = REPLICATION_TOPIC
+    with pytest.raises(Unavailable):
+        retrying(tables, topics).retry([failed], now=NOW + 3600)
+    topics.broken = ""
+    assert finish_cut_off(tables, topics, now=NOW) == 1
+    assert tables.get(failed.entry) is None
 
 
 def test_a_version_that_fails_once_more_can_be_retried_at_once(tables: Tables, topics: BreakingTopics) -> None:

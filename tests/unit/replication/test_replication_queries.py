@@ -102,6 +102,20 @@ def test_sites_are_in_use_that_rules_name_or_that_versions_are_on_their_way_to(t
     assert ReplicationQueries(tables).sites_in_use() == ["paris", "rome"]
 
 
+def test_metrics_are_told_by_site_and_of_all_together(tables: Tables, desk: ReplicationDesk) -> None:
+    replicated(tables, "a", {"oslo": Status.PENDING, "paris": Status.FAILED}, size=10)
+    count = IntervalCount(completions=9, completion_bytes=1800, failures=1, failure_bytes=4)
+    tables.put(IntervalKey("paris", interval_of(NOW), 1).entry, count.to_json())
+    oslo, paris, both = desk.metrics_by_site(EVERY_SITE, now=NOW)
+    assert (oslo.site, oslo.pending, oslo.backlog, oslo.completions) == ("oslo", 1, 1, 0)
+    assert paris.model_dump() == {
+        **{"site": "paris", "throughput": 0.01, "throughput_bytes": 2.0, "completions": 9, "completion_bytes": 1800},
+        **{"failures": 1, "failure_bytes": 4, "backlog": 1, "backlog_bytes": 10, "pending": 0, "pending_bytes": 0},
+    }
+    assert (both.site, both.pending, both.backlog, both.backlog_bytes, both.completions) == ("all", 1, 2, 20, 9)
+    assert desk.metrics_by_site("paris", now=NOW) == [paris]
+
+
 def test_metrics_have_the_shapes_of_backbeat(tables: Tables, desk: ReplicationDesk) -> None:
     replicated(tables, "a", {"oslo": Status.PENDING, "paris": Status.FAILED}, size=10)
     current = interval_of(NOW)

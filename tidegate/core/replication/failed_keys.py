@@ -42,6 +42,11 @@ class FailedKey(NamedTuple):
         return cls.parse(entry.removeprefix(FAILED))
 
 
+def listed_value(since: float) -> str:
+    """What stands in an entry: since when (Unix time) the version has failed, which tells one failure from the next."""
+    return repr(since)
+
+
 def entries_of_bucket(bucket: str) -> str:
     return f"{FAILED}{bucket}:"
 
