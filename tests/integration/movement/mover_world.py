@@ -126,6 +126,7 @@ class MoverWorld:
             return PlacingStore(service.s3_url, access_key, secret)
 
         self.stop = Flag()
+        self._moving: list[LocationThreads] = []
         self.locations = Locations()
         self.stores = Stores(registry, open_store)
         self.progress = CopyProgress(self.tables, self.topics, deletion_topic=DELETION)
@@ -156,7 +157,9 @@ class MoverWorld:
     def movers(self, *, delays: tuple[float, ...] = ()) -> LocationThreads:
         retries = RetryPolicy(delays=delays, tries=len(delays) + 1)
         movers = Movers(self.context, self.locations, self.progress, retries)
-        return LocationThreads(movers.wanted, movers.thread, stop=self.stop)
+        threads = LocationThreads(movers.wanted, movers.thread, stop=self.stop)
+        self._moving.append(threads)
+        return threads
 
     def put(self, key: str, data: bytes, **options: Any) -> CopyTask:
         """An object, and the task to copy it to the location `cold`."""
@@ -205,7 +208,10 @@ class MoverWorld:
         ]
 
     def close(self) -> None:
+        """With threads that a test which failed has left."""
         self.stop.set()
+        for threads in self._moving:
+            threads.close()
         self.door.close()
         self.stores.close()
         self.topics.close()
