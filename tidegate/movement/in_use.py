@@ -83,17 +83,16 @@ def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = t
 
 
 def is_replicated(tables: Tables, pending: PendingDelete) -> bool:
-    """Whether the record of a version says that this is its copy at the site, or the upload of one is under way."""
+    """Whether the record of a version of the key says that this is its copy at the site, or the upload of one is under
+    way."""
     if pending.upload_id:
         of_upload = uploads.entry_of(pending.location, pending.bucket_uid, pending.key, pending.version_id)
         text = tables.get(of_upload)
         return text is not None and ReplicaUpload.from_json(text).upload_id == pending.upload_id
-    text = tables.get(replication_records.entry_of(pending.bucket_uid, pending.key, pending.version_id))
-    state = ReplicationRecord.from_json(text).at(pending.location) if text is not None else None
-    return state is not None and (state.bucket, state.replica_version_id) == (
-        pending.data_bucket,
-        pending.data_version_id,
-    )
+    wanted = (pending.data_bucket, pending.data_version_id)
+    of_key = every(tables, replication_records.entries_of_key(pending.bucket_uid, pending.key))
+    states = (ReplicationRecord.from_json(text).at(pending.location) for _, text in of_key)
+    return any(state is not None and (state.bucket, state.replica_version_id) == wanted for state in states)
 
 
 # Data goes from a copy to the trash or a placement, and from the trash to a placement. Each record is written before
