@@ -13,6 +13,7 @@ from tidegate.adapters.sqlite_tables import SqliteTables
 from tidegate.core.copies import entry_of as copy_entry
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import Placement
+from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.core.trash import TrashRecord
 from tidegate.movement.in_use import Owners
 from tidegate.ports import Tables
@@ -109,3 +110,30 @@ def test_data_is_in_use_by_whatever_name_its_bucket_is_known(
     tables.put(record.entry, record.to_json())
     assert Owners(tables).in_use(replace(PENDING, component=component, location="another-name"))
     assert not Owners(tables).in_use(replace(PENDING, component=component, data_key="p/uid/1"))
+
+
+def replicated(tables: Tables, version_id: str, copy_id: str, *, site: str = "oslo", bucket: str = "copies") -> None:
+    state = SiteState(site, bucket, Status.COMPLETED, 1.0, replica_version_id=copy_id)
+    record = ReplicationRecord("p", "b", "uid", "k", version_id, 1, 1.0, is_marker=True, sites=(state,))
+    tables.put(record.entry, record.to_json())
+
+
+def replica(copy_id: str) -> PendingDelete:
+    """Of the version `v1`."""
+    where = {"location": "oslo", "data_key": "k", "data_bucket": "copies", "data_version_id": copy_id}
+    return replace(PENDING, component=Component.REPLICA, version_id="v1", **where)
+
+
+def test_a_copy_at_a_site_is_in_use_while_a_version_of_its_key_has_it(tables: Tables) -> None:
+    replicated(tables, "v1", "c1")
+    replicated(tables, "v2", "c2")
+    owners = Owners(tables)
+    assert owners.in_use(replica("c1"))
+    assert owners.in_use(replica("c2")), "another version has it"
+    assert not owners.in_use(replica("c3"))
+
+
+def test_a_copy_at_another_site_or_in_another_bucket_is_another_one(tables: Tables) -> None:
+    replicated(tables, "v1", "c1", site="paris")
+    replicated(tables, "v2", "c1", bucket="others")
+    assert not Owners(tables).in_use(replica("c1"))
