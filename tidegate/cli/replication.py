@@ -15,11 +15,11 @@ from tidegate.cli.invocation import Group, Invocation, pass_invocation
 from tidegate.cli.lifecycle import stores_of
 from tidegate.cli.locations import locations_on
 from tidegate.cli.moments import DURATION
-from tidegate.cli.printing import print_done, print_list, print_pages
+from tidegate.cli.printing import print_done, print_list, print_object, print_pages
 from tidegate.cli.ticker import Ticker
 from tidegate.core.errors import Conflict
 from tidegate.core.locations import EVERY_SITE
-from tidegate.replication.desk import ReplicationDesk, SiteMetricsView
+from tidegate.replication.desk import DestinationView, ReplicationDesk, SiteMetricsView
 from tidegate.replication.failure_retry import FailureRetry
 from tidegate.replication.failures import PAGE, FailureReader, FailureView, Selection, view_failure
 from tidegate.replication.site_health import health_of
@@ -130,6 +130,37 @@ def health(invocation: Invocation, site: str) -> None:
     print_list(views, columns, as_json=invocation.json, empty="There are no locations.")
     if not all(view.ok for view in views):
         click.get_current_context().exit(1)
+
+
+@replication.group(cls=Group)
+def destination() -> None:
+    """Buckets at sites, each of which belongs to the first pool whose rules name it."""
+
+
+@destination.command("list")
+@pass_invocation
+def list_destinations(invocation: Invocation) -> None:
+    """Lists the buckets that belong to a pool."""
+    with replication_desk(invocation) as desk:
+        views = desk.destinations()
+    print_list(
+        views,
+        tuple(DestinationView.model_fields),
+        as_json=invocation.json,
+        empty="No bucket at a site belongs to a pool.",
+    )
+
+
+@destination.command()
+@click.argument("site")
+@click.argument("bucket")
+@click.argument("pool")
+@pass_invocation
+def assign(invocation: Invocation, site: str, bucket: str, pool: str) -> None:
+    """Gives BUCKET at SITE to POOL, whoever has it; refused while rules of another pool name it."""
+    with replication_desk(invocation) as desk:
+        view = desk.assign(site, bucket, pool)
+    print_object(view, as_json=invocation.json)
 
 
 @replication.command()

@@ -25,7 +25,7 @@ from tidegate.core.replication.metric_views import (
 from tidegate.core.replication.pauses import Pause
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.ports import Store, Tables, Topics
-from tidegate.replication import pauses
+from tidegate.replication import destinations, pauses
 from tidegate.replication.arrived_bytes import arrived_bytes
 from tidegate.replication.queries import ReplicationQueries, SiteFigures
 from tidegate.replication.topics import create_replication_topics
@@ -80,6 +80,15 @@ class SiteMetricsView(BaseModel):
     backlog_bytes: int
     pending: int = Field(description="Versions that are on their way.")
     pending_bytes: int
+
+
+class DestinationView(BaseModel):
+    """A bucket into which versions are replicated."""
+
+    bucket: str
+    host: str = Field(examples=["s3.example.org:443"])
+    sites: list[str] = Field(description="The locations at that host.")
+    pool: str = Field(description="The pool that it belongs to: rules of others may not name it.")
 
 
 class HistoryView(BaseModel):
@@ -149,6 +158,27 @@ class ReplicationDesk:
     def keep_paused(self, sites: Iterable[str], *, now: float) -> None:
         """Those that are paused do not resume by themselves."""
         self.pause([site for site, found in self.paused(sites, now=now).items() if found is not None], now=now)
+
+    # --- the buckets there -----------------------------------------------------------------------
+
+    def destinations(self) -> list[DestinationView]:
+        """Those that belong to a pool."""
+        found = destinations.claimed(self.tables)
+        return [
+            DestinationView(bucket=bucket, host=host, sites=self._sites_at(host), pool=pool)
+            for host, bucket, pool in found
+        ]
+
+    def assign(self, site: str, bucket: str, pool: str) -> DestinationView:
+        """Gives a bucket at the site to a pool."""
+        _checked(site, self.sites())
+        host = next(location.host for location in self.locations() if location.name == site).lower()
+        sites = self._sites_at(host)
+        destinations.assign(self.tables, host, bucket, pool, sites=sites)
+        return DestinationView(bucket=bucket, host=host, sites=sites, pool=pool)
+
+    def _sites_at(self, host: str) -> list[str]:
+        return [location.name for location in self.locations() if location.host.lower() == host]
 
     # --- metrics ---------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tidegate.core.codec import JsonRecord
-from tidegate.core.errors import NotFound, TidegateError
+from tidegate.core.errors import Conflict, NotFound, TidegateError
 from tidegate.core.lifecycle.subjects import Versioning
-from tidegate.core.records import Pool
-from tidegate.core.replication.rules import ReplicationRule
+from tidegate.core.records import Bucket, Pool
+from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.ports import Store, Tables
+from tidegate.table_pages import every
 
 _DESTINATIONS = "rd:"
 _AT_ONCE = 16
@@ -57,6 +58,40 @@ def claim(tables: Tables, host: str, bucket: str, pool: str) -> bool:
             return text == own
         if tables.compare_and_set(entry, text, own):
             return True
+
+
+def assign(tables: Tables, host: str, bucket: str, pool: str, *, sites: Collection[str]) -> None:
+    """Gives the bucket to the pool, whoever has it. `sites` are all at that host. Raises `Conflict` while rules of
+    another pool name the bucket."""
+    entry, own = _entry(host, bucket), _claim(tables, pool).to_json()
+    text = tables.get(entry)
+    if not tables.compare_and_set(entry, text, own):
+        raise Conflict(f"bucket {bucket} was given to another pool in the meantime; look again")
+    user = _user_in_another_pool(tables, sites, bucket, pool)
+    if user is not None:
+        tables.compare_and_set(entry, own, text)
+        raise Conflict(
+            f"the replication rules of bucket {user.name} of pool {user.pool} name {bucket}: take it out of them first "
+            "(aws s3api put-bucket-replication or delete-bucket-replication)"
+        )
+
+
+def claimed(tables: Tables) -> Iterator[tuple[str, str, str]]:
+    """The host, the bucket and the pool of each that belongs to one."""
+    for entry, text in every(tables, _DESTINATIONS):
+        if _stands(tables, text):
+            host, bucket = entry.removeprefix(_DESTINATIONS).split("/", 1)
+            yield host, bucket, DestinationClaim.from_json(text).pool
+
+
+def _user_in_another_pool(tables: Tables, sites: Collection[str], name: str, pool: str) -> Bucket | None:
+    """A bucket of another pool whose rules name that bucket at one of the sites."""
+    for bucket in (Bucket.from_json(text) for _, text in every(tables, Bucket.PREFIX)):
+        text = tables.get(REPLICATION + bucket.uid) if bucket.pool != pool else None
+        rules = ReplicationRules.from_json(text).rules if text is not None else ()
+        if any(rule.bucket == name and not set(sites).isdisjoint(rule.sites) for rule in rules):
+            return bucket
+    return None
 
 
 def _entry(host: str, bucket: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidegate.replication.desk import HistoryView, ReplicationDesk, SiteStatusView, VersionAtSiteView
+from tidegate.replication.desk import DestinationView, HistoryView, ReplicationDesk, SiteStatusView, VersionAtSiteView
 from tidegate.replication.failures import Selection
 from tidegate.replication.site_health import SiteHealthView, health_of
 from tidegate.replication.stored_rules import StoredRules
@@ -34,6 +34,12 @@ class WhatToRetry(BaseModel):
     version_id: str = Field("", max_length=255)
     site: str = Field("", max_length=255)
     marker: str = Field("", max_length=8192, description="`next_marker` of the answer before.")
+
+
+class AssignedTo(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    pool: str = Field(max_length=255)
 
 
 class RetriedView(BaseModel):
@@ -79,3 +85,13 @@ def history(
 @router.get("/health", summary="Whether each site can be reached, its bucket be read, and destinations take versions")
 def health(service: OfRequest, desk: _Desk, site: Annotated[str, Query(max_length=24)] = "all") -> list[SiteHealthView]:
     return health_of(service.locations, desk.sites(site), StoredRules(desk.tables).destinations())
+
+
+@router.get("/destinations", summary="Buckets at sites that belong to a pool")
+def destinations(desk: _Desk) -> list[DestinationView]:
+    return desk.destinations()
+
+
+@router.put("/destinations/{site}/{bucket}", summary="Give a bucket at a site to a pool")
+def assign(desk: _Desk, site: str, bucket: str, to: AssignedTo) -> DestinationView:
+    return desk.assign(site, bucket, to.pool)

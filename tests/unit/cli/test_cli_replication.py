@@ -11,6 +11,7 @@ from cli_runs import Run, parsed
 from failed_versions import WRITTEN, fail, make_bucket, record_of, store
 
 from tidegate.assembly import open_tables, open_topics
+from tidegate.core.records import Pool
 from tidegate.core.replication.failed_keys import FailedKey
 from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC, StatusUpdate
 from tidegate.core.replication.records import SiteState, Status
@@ -119,6 +120,15 @@ def test_a_site_that_cannot_be_reached_is_told(run: Run, tables: Tables) -> None
     assert "paris  no" in result.stdout
 
 
+def test_buckets_at_sites_are_given_to_pools(run: Run, tables: Tables) -> None:
+    assert "No bucket at a site belongs to a pool" in run("replication", "destination", "list").stdout
+    tables.put(Pool.PREFIX + "p", Pool("p", "owner", "group", "/p", "seaweedfs", 1.0).to_json())
+    given = parsed(run("replication", "destination", "assign", "oslo", "copies", "p", "--json"))
+    assert given == {"bucket": "copies", "host": "127.0.0.1:1", "sites": ["oslo", "paris"], "pool": "p"}
+    assert parsed(run("replication", "destination", "list", "--json")) == [given]
+    assert "oslo, paris" in run("replication", "destination", "list").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -129,6 +139,8 @@ def test_a_site_that_cannot_be_reached_is_told(run: Run, tables: Tables) -> None
         (["resume", "oslo", "--in", "1h"], 1, "site oslo is not paused"),
         (["resume", "oslo", "--in", "soon"], 2, "no time such as 30s"),
         (["resume", "oslo", "--in", "0s"], 1, "more than 0"),
+        (["destination", "assign", "rome", "copies", "p"], 1, "there is no site 'rome'"),
+        (["destination", "assign", "oslo", "copies", "nobody"], 1, "there is no pool nobody"),
         (["failed", "retry"], 2, "or --all"),
         (["failed", "retry", "--all", "--site", "oslo"], 2, "or --all"),
         (["failed", "retry", "--key", "a"], 1, "name the bucket"),

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.records import Pool
+from tidegate.core.errors import Conflict, NotFound
+from tidegate.core.lifecycle.rules import Filter
+from tidegate.core.records import Bucket, Pool
+from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.ports import Tables
-from tidegate.replication.destinations import claim, is_anothers
+from tidegate.replication.destinations import assign, claim, claimed, is_anothers
 
 HOST = "paris.example.org:443"
 
@@ -53,3 +56,33 @@ def test_a_later_pool_of_the_same_name_is_another_one(tables: Tables) -> None:
     assert claim(tables, HOST, "copies", "first")
     make_pool(tables, "first", created_at=9.0)
     assert claim(tables, HOST, "copies", "second")
+
+
+def rules_of(tables: Tables, bucket: str, pool: str, *sites: str) -> None:
+    """Rules of a bucket of the pool that name the bucket `copies` at these sites."""
+    tables.put(Bucket.PREFIX + bucket, Bucket(bucket, pool, f"uid-{bucket}", "none", 1.0).to_json())
+    rule = ReplicationRule("r", 1, enabled=False, filter=Filter(), bucket="copies", sites=sites)
+    tables.put(f"{REPLICATION}uid-{bucket}", ReplicationRules((rule,)).to_json())
+
+
+def test_a_bucket_is_given_to_another_pool_when_no_rules_of_others_name_it(tables: Tables) -> None:
+    assert claim(tables, HOST, "copies", "first")
+    rules_of(tables, "photos", "first", "oslo", "paris")
+    with pytest.raises(Conflict, match="rules of bucket photos of pool first name copies"):
+        assign(tables, HOST, "copies", "second", sites=["paris"])
+    assert list(claimed(tables)) == [(HOST, "copies", "first")]
+    assign(tables, HOST, "copies", "first", sites=["paris"])
+    rules_of(tables, "photos", "first", "oslo")
+    rules_of(tables, "films", "second", "paris")
+    assign(tables, HOST, "copies", "second", sites=["paris"])
+    assert is_anothers(tables, HOST, "copies", "first") and not is_anothers(tables, HOST, "copies", "second")
+
+
+def test_a_bucket_is_assigned_before_any_rules_name_it(tables: Tables) -> None:
+    with pytest.raises(NotFound, match="no pool"):
+        assign(tables, HOST, "copies", "nobody", sites=["paris"])
+    assert list(claimed(tables)) == []
+    assign(tables, HOST, "copies", "second", sites=["paris"])
+    assert not claim(tables, HOST, "copies", "first")
+    tables.delete(Pool.PREFIX + "second")
+    assert list(claimed(tables)) == []

@@ -18,6 +18,7 @@ from api_process import Api
 from failed_versions import WRITTEN, fail, make_bucket, record_of, store
 
 from tidegate.assembly import open_tables, open_topics
+from tidegate.core.records import Pool
 from tidegate.core.replication.failed_keys import FailedKey
 from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC, STATUS_TOPIC, StatusUpdate
 from tidegate.core.replication.records import SiteState, Status
@@ -307,3 +308,13 @@ def test_status_history_and_health_are_told(
     told_metrics = client.get("/metrics").raise_for_status().text
     assert 'tidegate_replication_failed{site="' in told_metrics
     assert "tidegate_replication_oldest_pending_seconds" in told_metrics
+
+
+def test_a_bucket_at_a_site_is_given_to_a_pool(client: httpx.Client, tables: Tables, site: str) -> None:
+    tables.put(Pool.PREFIX + "given", Pool("given", "owner", "group", "/given", "seaweedfs", 1.0).to_json())
+    path = f"/api/v1/replication/destinations/{site}/copies"
+    assert client.put(path, json={"pool": "nobody"}).status_code == 404
+    assert client.put(path, json={}).status_code == 422
+    view = client.put(path, json={"pool": "given"}).raise_for_status().json()
+    assert (view["bucket"], view["pool"]) == ("copies", "given") and site in view["sites"]
+    assert view in client.get("/api/v1/replication/destinations").raise_for_status().json()

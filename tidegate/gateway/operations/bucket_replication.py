@@ -43,7 +43,8 @@ async def put_replication(exchange: Exchange, admission: Admission) -> None:
             raise S3Error(
                 "InvalidRequest", "Versioning must be 'Enabled' on the bucket to apply a replication configuration."
             )
-        for host, name in _places(rules, sites):
+        places = _places(rules, sites)
+        for host, name in places:
             if not claim(gateway.tables, host, name, bucket.pool):
                 raise _anothers(name)
         before = gateway.tables.get(entry)
@@ -53,6 +54,10 @@ async def put_replication(exchange: Exchange, admission: Admission) -> None:
         if gone:  # a location is removed only while no rules name it: whoever comes second sees the other
             gateway.tables.change({entry: before})
             raise S3Error("InvalidArgument", f"The location {min(gone)} is being removed.")
+        for host, name in places:  # a bucket is given to another pool only while no rules name it
+            if is_anothers(gateway.tables, host, name, bucket.pool):
+                gateway.tables.change({entry: before})
+                raise _anothers(name)
 
     await change_setting(exchange, admission, REPLICATION, rules, store=store)
     exchange.answer(200, {}, b"")
