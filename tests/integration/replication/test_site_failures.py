@@ -163,12 +163,13 @@ def test_a_paused_site_gets_nothing_and_catches_up_when_it_is_resumed(replicated
 def test_a_site_resumes_at_the_time_it_was_given(replicated: ReplicatedWorld) -> None:
     bucket = replicated.bucket(sites=("one",))
     now = time.time()
-    pause(replicated.tables, "one", now=now, resume_at=now + 3)
+    pause(replicated.tables, "one", now=now, resume_at=now + 5)
+    time.sleep(1.5)
     version = replicated.put(bucket, "k", b"data")
     replicated.wait_for(Status.COMPLETED, bucket, "k", version, "one")
     state = replicated.state(bucket, "k", version, "one")
     assert state is not None
-    assert state.since >= now + 3
+    assert state.since >= now + 5
     assert not resume(replicated.tables, "one")
 
 
