@@ -48,7 +48,7 @@ def tables(tables_address: TablesAddress) -> Iterator[Tables]:
 def topics_address(request: pytest.FixtureRequest, tmp_path: Path) -> TopicsAddress:
     """Topics of each kind, none made yet, as something that other processes can open too."""
     if request.param == "files":
-        return TopicsAddress("files", str(tmp_path / "topics"), lease_seconds=1.0)
+        return TopicsAddress("files", str(tmp_path / "topics"), lease_seconds=3.0)
     address = request.getfixturevalue("kafka_address")
     return TopicsAddress("kafka", address, f"{uuid.uuid4().hex[:8]}.", lease_seconds=2.0)
 

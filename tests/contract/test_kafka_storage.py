@@ -88,8 +88,9 @@ def test_retries_beyond_the_memory_allowed_wait_on_the_broker(
     topics.create("t", 1)
     topics.append("t", [Record("k", b"%03d" % number + b"x" * 500) for number in range(30)])
     consumer = topics.consumer("t", "g")
-    not_before = time.time() + 4
-    for message in gather(consumer, 30):
+    messages = gather(consumer, 30)
+    not_before = time.time() + 12
+    for message in messages:
         consumer.retry_later(message, not_before=not_before)
     for _ in range(15):
         assert consumer.poll(2, 0.05) == []

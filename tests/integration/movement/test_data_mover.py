@@ -303,15 +303,22 @@ def test_a_location_that_does_not_answer_is_tried_again_and_then_the_task_has_fa
     assert world.copies() == []
 
 
+def only_lister(world: MoverWorld) -> MoveLister:
+    """One that lists all moves from now on: the service, which has the same tables, has another."""
+    lister = MoveLister(world.tables, world.topics, world.stores, stop=world.stop)
+    until(lister._lease.try_acquire)
+    return lister
+
+
 def test_a_move_of_a_prefix_is_listed_copied_placed_and_counted(world: MoverWorld) -> None:
     location = world.location("cold")
     for number in range(25):
         world.put(f"in/{number:02}", os.urandom(number))
     world.put("out", b"x")
     moves = Moves(world.tables, world.locations.all)
+    lister = only_lister(world)
     dry = moves.start(world.bucket, "in/", to="cold", dry_run=True)
     asked = moves.start(world.bucket, "in/", to="cold", dry_run=False)
-    lister = MoveLister(world.tables, world.topics, world.stores, stop=world.stop)
     placer = Placer(world.tables, world.progress, world.stores)
     results = MoveResults(
         world.tables, world.topics, placer, retries=RetryPolicy(), lease_seconds=10.0, stop=world.stop
@@ -348,8 +355,8 @@ def test_what_the_gateway_refuses_to_place_is_a_failure_with_its_reason(world: M
     world.put("a", b"x")
     world.door.outcome = "refused"
     moves = Moves(world.tables, world.locations.all)
+    lister = only_lister(world)
     asked = moves.start(world.bucket, to="cold", dry_run=False)
-    lister = MoveLister(world.tables, world.topics, world.stores, stop=world.stop)
     results = MoveResults(
         world.tables, world.topics, Placer(world.tables, world.progress, world.stores),
         retries=RetryPolicy(), lease_seconds=10.0, stop=world.stop,

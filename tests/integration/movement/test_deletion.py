@@ -283,7 +283,7 @@ def test_data_of_a_component_waits_until_its_owner_can_be_asked(make_place: Make
 
 def test_what_must_wait_for_its_time_is_put_off_and_loses_no_retry(make_place: MakePlace) -> None:
     place = make_place(max_retries=1, reconsume_seconds=0.2)
-    pending = changed(place.put(), not_before=time.time() + 1.5, location="missing")
+    pending = changed(place.put(), not_before=time.time() + 6, location="missing")
     place.send(pending)
     worker = place.worker()
     assert worker.run_once(1.0) == 1
