@@ -177,7 +177,12 @@ def retried(call: Callable[[], Any]) -> Any:
 
 
 def kill_one(service: RunningService, module: str, chance: random.Random) -> None:
-    wait_until(lambda: bool(service.pids_of(module)), f"a process of {module}")
-    pid = chance.choice(service.pids_of(module))
+    running: list[int] = []
+
+    def found() -> bool:
+        running[:] = service.pids_of(module)
+        return bool(running)
+
+    wait_until(found, f"a process of {module}")
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(chance.choice(running), signal.SIGKILL)

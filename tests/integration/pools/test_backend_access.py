@@ -47,7 +47,7 @@ def test_whatever_a_bucket_s_policy_is_its_backend_serves_nobody_without_the_cre
 ) -> None:
     name = f"all-{policy}"
     world.registry.create_bucket(name, "demo", now=time.time(), policy=policy)
-    world.registry.wait_applied("demo", 20)
+    world.registry.wait_applied("demo", 90)
     world.client("demo").put_object(Bucket=name, Key="o", Body=b"old")
     anonymous = client(world.wake("demo"), None)
     for call in (
@@ -73,7 +73,7 @@ def test_buckets_that_an_administrator_makes_are_there_when_the_wait_is_over(wor
     world.wake("demo")
     for number in range(30):
         world.registry.create_bucket(f"many-{number}", "demo", now=time.time())
-    world.registry.wait_applied("demo", 20)
+    world.registry.wait_applied("demo", 90)
     s3 = world.client("demo")
     for number in range(30):
         s3.put_object(Bucket=f"many-{number}", Key="k", Body=b"x")
@@ -82,7 +82,7 @@ def test_buckets_that_an_administrator_makes_are_there_when_the_wait_is_over(wor
 def test_a_deleted_bucket_keeps_its_contents_and_shows_them_when_it_is_made_again(world: World) -> None:
     for _ in range(2):
         world.registry.create_bucket("deleted", "demo", now=time.time())
-        world.registry.wait_applied("demo", 20)
+        world.registry.wait_applied("demo", 90)
         s3 = world.client("demo")
         if s3.list_objects_v2(Bucket="deleted")["KeyCount"] == 0:
             s3.put_object(Bucket="deleted", Key="o", Body=b"old")

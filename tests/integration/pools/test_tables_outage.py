@@ -44,7 +44,7 @@ def test_a_short_outage_is_survived_and_a_long_one_stops_the_backend(tmp_path: P
         kill()
         start_again()
         world.registry.create_bucket("bucket", "demo", now=time.time())
-        world.registry.wait_applied("demo", 20)
+        world.registry.wait_applied("demo", 90)
         assert world.pids("demo") == pids
         kill()
         wait_until(lambda: not any(alive(pid) for pid in pids))

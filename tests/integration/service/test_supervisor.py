@@ -144,7 +144,7 @@ def test_a_killed_api_is_replaced(make_service: MakeService) -> None:
     running = make_service(gateway__processes=1, lifecycle__enabled=False)
     (api,) = running.pids_of("tidegate.web.serve")
     os.kill(api, signal.SIGKILL)
-    assert httpx.get(f"{running.api_url}/healthz", timeout=30).status_code == 200
+    assert httpx.get(f"{running.api_url}/healthz", timeout=90).status_code == 200
 
 
 def test_sigterm_ends_everything_in_order(make_service: MakeService) -> None:
