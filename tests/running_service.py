@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {
     # What tests are done with shall not go on using the machine.
     "pools.idle_seconds": 120,
     "pools.watch_seconds": 0.2,
-    "pools.mutex_seconds": 10,
+    "pools.mutex_seconds": 5,
     "pools.retry_seconds": 0.5,
 }
 _START_SECONDS = 60

@@ -59,6 +59,8 @@ def test_a_disk_that_was_full_costs_nothing_that_was_acknowledged(filled: Any) -
         before = service.parts()
         service.fill()
         writers.some_refused(20, 120)
+        time.sleep(3)  # each gateway finds out for itself
+        writers.some_refused(20, 120)
         stored = writers.stored()
         time.sleep(full_seconds)
         writers.some_refused(20, 120)
