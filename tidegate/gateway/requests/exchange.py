@@ -311,25 +311,16 @@ class Exchange:
         """A task that is still amid a change keeps its keys until it ends, or has had its time once more: without them
         it could undo what another request is told of."""
         task = self._task
-        if task is None or task.done() or task is _current_task():
-            for change in self._changes:
-                change.end()
-            return
+        is_under_way = task is not None and not task.done() and task is not asyncio.current_task()
+        kept = [change for change in self._changes if is_under_way and change.is_locked]
         for change in self._changes:
-            if not change.is_locked:
+            if change not in kept:
                 change.end()
-        ceiling = self.gateway.loop.call_later(self.gateway.patience_seconds, task.cancel)
-        task.add_done_callback(lambda _: self._task_ended(ceiling))
+        if task is not None and kept:
+            ceiling = self.gateway.loop.call_later(self.gateway.patience_seconds, task.cancel)
+            task.add_done_callback(lambda _: self._task_ended(ceiling))
 
     def _task_ended(self, ceiling: asyncio.TimerHandle) -> None:
         ceiling.cancel()
         for change in self._changes:
             change.end()
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    """None outside of the event loop, where tests end exchanges."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
