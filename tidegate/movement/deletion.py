@@ -143,15 +143,14 @@ class Deleter:
             if head is not None and not is_owner(pending, dict(head.headers)):
                 return _ANOTHER_OWNER
             is_aborted = _abort(store, bucket, pending)
-        if pending in self._believed:
-            return DeleteEntry(pending.data_key, etag=f'"{pending.etag}"' if pending.etag else None)
         head = store.head(bucket, pending.data_key)
         if head is None:
             return DELETED if is_aborted else _NOT_THERE
-        if not is_owner(pending, dict(head.headers)):
-            return _ANOTHER_OWNER
-        if is_told_by_hash(pending, dict(head.headers)) and self._owners.in_use_under_any_key(pending):
-            return _IN_USE
+        if pending not in self._believed:
+            if not is_owner(pending, dict(head.headers)):
+                return _ANOTHER_OWNER
+            if is_told_by_hash(pending, dict(head.headers)) and self._owners.in_use_under_any_key(pending):
+                return _IN_USE
         if pending.etag and pending.etag.strip('"') != head.etag:
             detail = f"the stored data has the ETag {head.etag}, not {pending.etag}"
             return Result(DeletionOutcome.NOT_MATCHED, detail)

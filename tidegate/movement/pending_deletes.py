@@ -60,8 +60,8 @@ def _send_batch(topics: Topics, topic: str, batch: Sequence[PendingDelete]) -> l
 
 
 class BelievedData:
-    """Data that this process itself sent and dropped from its record: its identity needs no check. Of very many, the
-    oldest are forgotten, and checked like any other. May be shared by threads."""
+    """Data that this process itself sent and dropped from its record: it is not asked whose it is. Of very many, the
+    oldest are forgotten, and asked like any other. May be shared by threads."""
 
     def __init__(self, most: int = _MOST_BELIEVED) -> None:
         self._most = most

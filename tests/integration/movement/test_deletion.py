@@ -218,7 +218,7 @@ def test_the_same_message_twice_deletes_once(place: DeletionPlace, batches: int)
     assert place.outcomes() == ["deleted", "not-there"]
 
 
-def test_believed_data_is_deleted_without_a_look_at_it(place: DeletionPlace) -> None:
+def test_believed_data_is_deleted_without_a_look_at_whose_it_is(place: DeletionPlace) -> None:
     pending = place.put()
     place.store.client().put_object(Bucket=place.store.bucket, Key=pending.data_key, Body=b"without an owner")
     believed = changed(pending, etag="")
@@ -227,6 +227,22 @@ def test_believed_data_is_deleted_without_a_look_at_it(place: DeletionPlace) -> 
     place.finish()
     assert not place.holds(pending) and place.outcomes() == ["deleted"]
     assert believed not in place.believed
+
+
+@pytest.mark.parametrize("is_believed", [True, False])
+def test_nothing_is_left_below_a_marker_where_the_bucket_has_versions(place: DeletionPlace, is_believed: bool) -> None:
+    client, bucket, pending = place.store.client(), f"versions-{is_believed}".lower(), place.put()
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client.put_object(Bucket=bucket, Key=pending.data_key, Body=b"data", Metadata=owner_headers(pending))
+    place.locations._bucket = bucket
+    if is_believed:
+        place.believed.add(pending)
+    place.send(pending)
+    place.finish()
+    listed = client.list_object_versions(Bucket=bucket)
+    assert place.outcomes() == ["deleted"]
+    assert listed.get("Versions", []) == [] and listed.get("DeleteMarkers", []) == []
 
 
 def test_an_upload_that_was_not_completed_is_aborted(place: DeletionPlace) -> None:
