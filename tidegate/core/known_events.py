@@ -31,9 +31,13 @@ class KnownEvents:
             self._tags[version_id] = event.tags
         if event.operation in (EventKind.PUT, EventKind.DELETE_MARKER):
             self._current = version_id
+        elif event.operation is EventKind.DELETE and version_id == self._current:
+            self._current = None
         elif event.operation is EventKind.TAGGING:
             tagged = event.version_id or self._current
-            if tagged is not None:  # else it means a current version of which nothing is known here
+            if tagged is None:  # a current version of which nothing is known here: any may have got them
+                self._tags.clear()
+            else:
                 self._tags[tagged] = event.tags
         if event.upload_id:
             self._uploads[event.upload_id] = event.operation is EventKind.UPLOAD_STARTED

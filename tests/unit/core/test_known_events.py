@@ -47,6 +47,18 @@ def test_the_last_tags_of_a_version_are_known_in_any_order() -> None:
     assert not KnownEvents([put(1, tags=first), event(2, EventKind.DELETE)]).has_tags("", first)
 
 
+def test_tags_without_an_id_after_the_current_version_was_deleted_may_be_those_of_any_version() -> None:
+    tags = (("a", "1"),)
+    made, gone = [put(1, "v8"), put(2, "v9")], event(3, EventKind.DELETE, version_id="v9")
+    tagged = event(4, EventKind.TAGGING, tags=tags)
+    assert KnownEvents([*made, gone]).has_tags("v8", ())
+    known = KnownEvents([*made, gone, tagged])
+    assert not known.has_tags("v8", ()) and not known.has_tags("v8", tags) and not known.has_tags("v9", tags)
+    assert KnownEvents([*made, gone, tagged, event(5, EventKind.TAGGING, version_id="v8")]).has_tags("v8", ())
+    other = event(3, EventKind.DELETE, version_id="v8")
+    assert KnownEvents([*made, other, tagged]).has_tags("v9", tags), "the current version is still there"
+
+
 def test_uploads_are_known_as_begun_or_ended() -> None:
     begun = event(1, EventKind.UPLOAD_STARTED, upload_id="u")
     assert KnownEvents([begun]).has_upload("u", is_open=True)

@@ -109,9 +109,9 @@ class Comparison:
 
     def _tagged(self, old: list[ListedVersion], listed: list[ListedVersion]) -> list[ListedVersion]:
         """The versions of which only the tags may have changed: the one named, or all that have been current since."""
-        if self._version_id:
-            return [entry for entry in listed if entry.version_id == self._version_id and not entry.is_marker]
-        candidates = [*old[-1:], *(entry for entry in listed if entry not in old)]
+        named = [entry for entry in listed if self._version_id and entry.version_id == self._version_id]
+        # Of a named version that is gone, the one below was current since, and may have been tagged without its id.
+        candidates = named or [*old[-1:], *(entry for entry in listed if entry not in old)]
         return [entry for entry in candidates if not entry.is_marker]
 
     async def _tagging(self, tagged: list[ListedVersion]) -> list[Event]:
