@@ -163,7 +163,7 @@ class DeletionDesk:
                 bucket,
                 DeletionAudit(self.topics),
                 keeps_null_markers=opened.keeps_null_markers(bucket.pool),
-                keeper=trash.of_bucket(bucket, store),
+                keeper=lambda: trash.of_bucket(bucket, store),
             )
             counts = purge.run(prefix, dry_run=dry_run, progress=progress)
         finally:

@@ -50,7 +50,8 @@ Progress = Callable[[PurgeCounts], None]
 
 class Purge:
     """Of one bucket; `store` is its pool's, seen through the gateway. `keeps_null_markers` says that the store cannot
-    remove them. `keeper` keeps what is deleted, if anything is to be kept."""
+    remove them. `keeper` is asked for one that keeps what a batch deletes, if anything is to be kept: keepers remember
+    all that they have kept."""
 
     def __init__(
         self,
@@ -59,30 +60,34 @@ class Purge:
         audit: DeletionAudit,
         *,
         keeps_null_markers: bool = False,
-        keeper: Keeper | None = None,
+        keeper: Callable[[], Keeper | None] = lambda: None,
     ) -> None:
         self._store = store
         self._bucket = bucket
         self._audit = audit
+        self._keeps_null_markers = keeps_null_markers
+        self._keeper = keeper
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
-        stop = Flag()
-        self._actor = Actor(
-            store,
-            bucket.name,
-            now_ns=time.time_ns(),
-            pause=lambda seconds: not stop.wait(seconds),
-            keeps_null_markers=keeps_null_markers,
-            keeper=keeper,
-        )
 
     def run(self, prefix: str, *, dry_run: bool, progress: Progress) -> PurgeCounts:
         counts = PurgeCounts()
         for tasks in self._tasks(prefix, counts):
             if not dry_run:
                 for batch in batches([Assignment(task) for task in tasks]):
-                    self._note(batch, self._actor.act(batch), counts)
+                    self._note(batch, self._actor().act(batch), counts)
             progress(counts)
         return counts
+
+    def _actor(self) -> Actor:
+        stop = Flag()
+        return Actor(
+            self._store,
+            self._bucket.name,
+            now_ns=time.time_ns(),
+            pause=lambda seconds: not stop.wait(seconds),
+            keeps_null_markers=self._keeps_null_markers,
+            keeper=self._keeper(),
+        )
 
     def _tasks(self, prefix: str, counts: PurgeCounts) -> Iterator[list[ObjectTask]]:
         for page in upload_pages(self._store, self._bucket.name, prefix=prefix):
