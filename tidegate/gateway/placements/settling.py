@@ -67,7 +67,7 @@ async def settle(gateway: Gateway, pool: PoolView, view: BucketView, key: str, *
     for record in outcome.released:
         if record.has_stub and must_stay(record, stored) and not record.is_void:
             void = replace(record, version_id=record.stub_id, location="", data_key="", is_current=False, is_void=True)
-            await records.put(gateway, void, None)
+            await records.put(gateway, void, before.get(void.version_id))
         elif record.version_id != NULL_VERSION and names.get(NULL_VERSION) == record.stub_name:
             # Its stub was put while versioning was suspended, and has no id.
             await delete_version(gateway, pool, view.bucket.name, key, NULL_VERSION)

@@ -1,0 +1,111 @@
+"""Records of moved versions while something fails amid a step: what is repeated ends well, and no data is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidegate.adapters.sqlite_tables import SqliteTables
+from tidegate.core.errors import Unavailable
+from tidegate.core.listings import ListedVersion
+from tidegate.core.pending_deletes import PendingDelete
+from tidegate.core.placements import Placement
+from tidegate.gateway.placements import settling
+from tidegate.ports import Record
+from tidegate.settings import Settings
+
+PLACED = Placement(
+    id="id",
+    pool="pool",
+    bucket="bucket",
+    bucket_uid="uid",
+    key="k",
+    version_id="v1",
+    location="cold",
+    data_key="data",
+    size=3,
+    etag="etag",
+    modified="then",
+    last_modified=100.0,
+    storage_class="COLD",
+    moved_ns=1,
+    listed_etag="etag",
+)
+VIEW: Any = SimpleNamespace(bucket=SimpleNamespace(name="bucket", uid="uid"))
+
+
+class Parts:
+    """The parts of a gateway that change records. `sent` is what went to deletion, `fails` says that nothing can."""
+
+    def __init__(self, directory: Path) -> None:
+        self.tables = SqliteTables(directory / "tables.db")
+        self.settings = Settings()
+        self.sent: list[PendingDelete] = []
+        self.fails = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def deletion_topics(self) -> Parts:
+        return self
+
+    def append(self, topic: str, given: Sequence[Record]) -> None:
+        if self.fails:
+            raise Unavailable("the topic is full")
+        self.sent += [PendingDelete.from_bytes(record.value) for record in given]
+
+    def records(self) -> list[Placement]:
+        return [Placement.from_json(text) for _, text in self.tables.scan("pl:")]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    made = Parts(tmp_path)
+    yield made
+    made.tables.close()
+
+
+def stored(*ids: str, size: int = 3) -> list[ListedVersion]:
+    """Versions of a store, the newest first."""
+    return [
+        ListedVersion("k", each, number == 0, False, 100.0, "etag", size, "STANDARD", "then")
+        for number, each in enumerate(ids)
+    ]
+
+
+def returning(value: object) -> Callable[..., Any]:
+    async def answer(*given: object, **named: object) -> object:
+        return value
+
+    return answer
+
+
+def test_a_release_that_failed_after_its_void_record_was_written_is_repeated(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stub of a null version has an id, and stays below the null version that a client has written since."""
+    moved = replace(PLACED, version_id="null", modified="before", has_stub=True, stub_id="stub")
+    parts.tables.put(moved.entry, moved.to_json())
+    monkeypatch.setattr(settling, "stored_versions", returning(stored("null", "stub")))
+    monkeypatch.setattr(settling, "stub_names", returning({"null": ""}))
+    monkeypatch.setattr(settling, "_stub_name", returning(""))
+
+    def settle() -> None:
+        asyncio.run(settling.settle(parts, SimpleNamespace(), VIEW, "k"))  # type: ignore[arg-type]
+
+    parts.fails = True
+    with pytest.raises(Unavailable, match="full"):
+        settle()
+    assert len(parts.records()) == 2
+    parts.fails = False
+    settle()
+    (void,) = parts.records()
+    assert (void.is_void, void.stub_id) == (True, "stub")
+    assert [pending.data_key for pending in parts.sent] == ["data"]
