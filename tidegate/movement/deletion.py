@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from tidegate.core.deletion_records import DeletionOutcome
 from tidegate.core.errors import Conflict, NotFound, TidegateError, Unavailable
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_owner, is_told_by_hash
@@ -145,7 +147,7 @@ class Deleter:
             is_aborted = _abort(store, bucket, pending)
         head = store.head(bucket, pending.data_key)
         if head is None:
-            return DELETED if is_aborted else _NOT_THERE
+            return DELETED if is_aborted or _abort_forgotten(store, bucket, pending) else _NOT_THERE
         if pending not in self._believed:
             if not is_owner(pending, dict(head.headers)):
                 return _ANOTHER_OWNER
@@ -199,6 +201,13 @@ def _abort(store: Store, bucket: str, pending: PendingDelete) -> bool:
         return True
     except NotFound:  # it may have been completed: then the object is there
         return False
+
+
+def _abort_forgotten(store: Store, bucket: str, pending: PendingDelete) -> bool:
+    """Uploads whose ids nobody knows: a data mover was killed right after it began one."""
+    page = store.list_uploads(bucket, prefix=pending.data_key)
+    uploads = [replace(pending, upload_id=each.upload_id) for each in page.uploads if each.key == pending.data_key]
+    return bool([each for each in uploads if _abort(store, bucket, each)])
 
 
 def _entry(data_key: str, head: StoredHead) -> DeleteEntry:

@@ -257,6 +257,16 @@ def test_an_upload_that_was_not_completed_is_aborted(place: DeletionPlace) -> No
     assert place.outcomes() == ["deleted"]
 
 
+def test_an_upload_that_a_killed_mover_did_not_note_down_is_aborted(place: DeletionPlace) -> None:
+    client, bucket = place.store.client(), place.store.bucket
+    forgotten, others = "tide/pool/uid/forgotten", "tide/pool/uid/forgotten-by-others"
+    ids = [client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"] for key in (forgotten, others)]
+    place.send(changed(place.put(), data_key=forgotten))
+    place.finish()
+    assert open_uploads(place, "tide/pool/uid/forgotten") == {ids[1]}
+    assert place.outcomes() == ["deleted"]
+
+
 @pytest.mark.parametrize("component", [Component.UNKNOWN, Component.PLACEMENT])
 def test_what_lies_outside_the_prefix_of_the_location_is_left_alone(place: DeletionPlace, component: Component) -> None:
     client, bucket, data_key = place.store.client(), place.store.bucket, f"of-others/{component}"
