@@ -118,8 +118,7 @@ async def _placed(
         storage_class=request.storage_class,
         moved_ns=time.time_ns(),
     )
-    await records.put(gateway, moved, known)
-    await _check_wanted(gateway, moved, known)
+    await _put(gateway, moved, known)
     if not known.location:
         # It had been moved back: what holds the data becomes an empty stub again.
         moved = await make_stub(gateway, admission.pool, view, moved, ())
@@ -159,20 +158,18 @@ async def _place_stored(
         data_etag=request.data_etag,
         has_original=admission.has_versions and not listed.is_latest,
     )
-    await records.put(gateway, record, None)
-    await _check_wanted(gateway, record, None)
+    await _put(gateway, record, None)
     if listed.is_latest:
         return await make_stub(gateway, admission.pool, view, record, stored)
     await records.send(gateway, [records.pending_original(record)])
     return record
 
 
-async def _check_wanted(gateway: Gateway, record: Placement, before: Placement | None) -> None:
+async def _put(gateway: Gateway, record: Placement, before: Placement | None) -> None:
     """Whoever sends the data of a copy to deletion drops the reference to the copy after that. A worker that comes too
-    late, or whose request took too long, must not have the version placed then: the record is taken back. In the other
-    order, deletion finds the record."""
-    if not await records.is_copied(gateway, record):
-        await records.take_back(gateway, record, before)
+    late, or whose request took too long, does not have the version placed then. In the other order, deletion finds the
+    record."""
+    if not await records.put_copied(gateway, record, before):
         raise NotPlaced("changed", "nobody waits for the copy any more")
 
 

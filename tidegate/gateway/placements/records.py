@@ -60,10 +60,10 @@ async def put(gateway: Gateway, record: Placement, before: Placement | None) -> 
         raise Conflict(f"the record of {record.bucket}/{record.key} was changed by somebody else")
 
 
-async def is_copied(gateway: Gateway, record: Placement) -> bool:
-    """Whether the copy that the record is about to refer to still has its own reference."""
-    entry = copies.entry_of(record.location, record.data_key)
-    return await _read(gateway, lambda: gateway.tables.get(entry)) is not None
+async def put_copied(gateway: Gateway, record: Placement, before: Placement | None) -> bool:
+    """Replaces `before` by the record, which refers to a copy, in one step while the copy has its own reference; False
+    if it has none any more. Raises `Conflict` if something else stands in the record's place."""
+    return await _call(gateway, lambda: _put_copied(gateway.tables, record, before))
 
 
 async def take_back(gateway: Gateway, record: Placement, before: Placement | None) -> None:
@@ -127,6 +127,17 @@ async def _read(gateway: Gateway, work: Callable[[], _T]) -> _T:
 
 async def _call(gateway: Gateway, work: Callable[[], _T]) -> _T:
     return await gateway.loop.run_in_executor(None, work)
+
+
+def _put_copied(tables: Tables, record: Placement, before: Placement | None) -> bool:
+    entry = copies.entry_of(record.location, record.data_key)
+    expected = before.to_json() if before is not None else None
+    while (copy := tables.get(entry)) is not None:
+        if tables.change({record.entry: record.to_json()}, expected={entry: copy, record.entry: expected}):
+            return True
+        if tables.get(record.entry) != expected:
+            raise Conflict(f"the record of {record.bucket}/{record.key} was changed by somebody else")
+    return False
 
 
 def _scanned(tables: Tables, prefix: str) -> list[Placement]:

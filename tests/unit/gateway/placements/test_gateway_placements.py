@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.errors import Unavailable
+from tidegate.core.copies import entry_of as copy_entry
+from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.listings import ListedVersion
 from tidegate.core.pending_deletes import PendingDelete
 from tidegate.core.placements import Placement
-from tidegate.gateway.placements import settling
+from tidegate.gateway.placements import placing, records, settling
+from tidegate.gateway.placements.placing import PlaceRequest
+from tidegate.gateway.placements.stored_version import NotPlaced
 from tidegate.ports import Record
 from tidegate.settings import Settings
 
@@ -109,3 +113,56 @@ def test_a_release_that_failed_after_its_void_record_was_written_is_repeated(
     (void,) = parts.records()
     assert (void.is_void, void.stub_id) == (True, "stub")
     assert [pending.data_key for pending in parts.sent] == ["data"]
+
+
+# --- a copy is placed only while it has a reference ----------------------------------------------
+
+ELSEWHERE = replace(PLACED, location="colder", data_key="other")
+ADMISSION: Any = SimpleNamespace(object_key="k", version_id="v1", has_versions=True, pool=SimpleNamespace())
+
+
+def place(parts: Any, request: PlaceRequest) -> tuple[Placement, bool]:
+    exchange: Any = SimpleNamespace(gateway=parts)
+    return asyncio.run(placing._placed(exchange, ADMISSION, VIEW, request, ()))  # type: ignore[arg-type]
+
+
+def test_a_copy_that_nobody_waits_for_is_in_no_record_for_a_moment(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.tables.put(PLACED.entry, PLACED.to_json())
+    seen: list[Placement] = []
+
+    def noted(write: Callable[..., bool], *given: Any, **named: Any) -> bool:
+        done = write(*given, **named)
+        seen.extend(parts.records())
+        return done
+
+    for name in ("change", "compare_and_set"):
+        monkeypatch.setattr(parts.tables, name, partial(noted, getattr(parts.tables, name)))
+    with pytest.raises(NotPlaced, match="nobody waits"):
+        place(parts, PlaceRequest("colder", "other", "COLDER"))
+    assert parts.records() == [PLACED] and ELSEWHERE.data_key not in {record.data_key for record in seen}
+
+
+def test_a_copy_whose_own_record_changes_is_placed(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload is noted down in it; what counts is that there is one."""
+    entry = copy_entry("colder", "other")
+    for known in (PLACED.entry, entry):
+        parts.tables.put(known, PLACED.to_json())
+    write = parts.tables.change
+
+    def changed_before(*given: Any, **named: Any) -> bool:
+        monkeypatch.setattr(parts.tables, "change", write)
+        parts.tables.put(entry, "{}")
+        return bool(write(*given, **named))
+
+    monkeypatch.setattr(parts.tables, "change", changed_before)
+    assert asyncio.run(records.put_copied(parts, ELSEWHERE, PLACED))
+    assert parts.records() == [ELSEWHERE]
+
+
+def test_a_record_that_somebody_else_has_changed_stays(parts: Any) -> None:
+    parts.tables.put(copy_entry("colder", "other"), "{}")
+    with pytest.raises(Conflict):
+        asyncio.run(records.put_copied(parts, ELSEWHERE, PLACED))
+    assert parts.records() == []
