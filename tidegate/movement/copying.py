@@ -77,9 +77,8 @@ class Copier:
 
     def copy(self, task: CopyTask, location: Location) -> CopyStatus:
         """Raises `Unavailable` where it may succeed later, and `Stopped`; a later call goes on from there."""
-        target = _Target(location, self._locations.store(location.name))
         try:
-            return self._copy(task, target)
+            return self._copy(task, self._target(location))
         except CannotCopy as error:
             status = CopyStatus(task=task, result=error.result, reason=error.reason)
         except NotFound as error:
@@ -96,6 +95,12 @@ class Copier:
         copy = self._progress.of_task(task.id)
         if copy is not None:
             self._progress.release(copy, reason)
+
+    def _target(self, location: Location) -> _Target:
+        try:
+            return _Target(location, self._locations.store(location.name))
+        except NotFound:
+            raise CannotCopy(CopyResult.REFUSED, f"there is no location {location.name}") from None
 
     def _copy(self, task: CopyTask, target: _Target) -> CopyStatus:
         bucket = existing(self._tables, task.bucket, task.bucket_uid)

@@ -16,6 +16,7 @@ from tidegate.core.replication.records import OPEN, OpenVersion, Status
 from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.trash import TRASH, TrashRecord
 from tidegate.movement.location_check import CheckResult, check_store
+from tidegate.movement.move_records import MoveRecords
 from tidegate.movement.transfer_limits import TransferLimits
 from tidegate.pools.vault import Vault
 from tidegate.ports import Store, Tables
@@ -150,6 +151,9 @@ class Locations:
     def _refuse_if_used(self, name: str, deletes_in_flight: Callable[[], int], *, patience_seconds: float) -> None:
         if self._tables.scan(f"{COPIES}{name}/", limit=1):
             raise Conflict(f"data is on its way to location {name}: try again when it has arrived")
+        move = next((each for each in MoveRecords(self._tables).under_way() if each.location == name), None)
+        if move is not None:
+            raise Conflict(f"move {move.id} to location {name} is under way: try again when it has ended")
         needle = f'"location":"{name}"'  # most records are of other locations, and need not be read
         for _, text in every(self._tables, PLACEMENTS):
             if needle in text and (found := Placement.from_json(text)).location == name:

@@ -23,7 +23,7 @@ from second_store import SecondStore
 from tidegate.adapters.s3_store import S3Store
 from tidegate.core.copies import Copy
 from tidegate.core.copy_tasks import DATA_MOVER_TOPIC, CopyResult
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import NotFound, Unavailable
 from tidegate.movement.copy_progress import CopyProgress
 from tidegate.movement.move_lister import MoveLister
 from tidegate.movement.move_records import MoveRecords
@@ -33,7 +33,7 @@ from tidegate.movement.moves import Moves
 from tidegate.movement.pending_deletes import BelievedData
 from tidegate.movement.placer import Placer
 from tidegate.movement.source_reader import Stopped
-from tidegate.ports import StoredPart
+from tidegate.ports import Store, StoredPart
 from tidegate.workers.retry_policy import RetryPolicy
 
 OWNER = "tidegate-"
@@ -213,6 +213,18 @@ def test_what_is_gone_or_encrypted_with_a_customers_key_is_told(world: MoverWorl
     refused = world.copier().copy(secret, location)
     assert refused.result is CopyResult.REFUSED
     assert refused.reason
+    assert world.copies() == []
+
+
+def test_a_copy_to_a_location_that_is_gone_is_refused(world: MoverWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    location, task = world.location("cold"), world.put("a", b"x")
+
+    def gone(name: str) -> Store:
+        raise NotFound(f"there is no location {name!r}")
+
+    monkeypatch.setattr(world.locations, "store", gone)
+    status = world.copier().copy(task, location)
+    assert (status.result, status.reason) == (CopyResult.REFUSED, "there is no location cold")
     assert world.copies() == []
 
 

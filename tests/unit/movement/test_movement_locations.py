@@ -23,6 +23,7 @@ from tidegate.core.replication.rules import REPLICATION, ReplicationRule, Replic
 from tidegate.core.trash import TrashRecord
 from tidegate.movement.location_views import view_location
 from tidegate.movement.locations import Locations
+from tidegate.movement.move_records import Move, MoveRecords, Tally
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
 from tidegate.settings import load
@@ -242,6 +243,20 @@ def test_a_location_stays_while_versions_are_on_their_way_to_it(make: Make, tabl
     else:
         locations.remove("cold", idle)
     assert [location.name for location in locations.all()] == (["cold"] if status is Status.PENDING else [])
+
+
+def test_a_location_stays_while_a_move_to_it_is_under_way(make: Make, tables: Tables) -> None:
+    locations, records = make(), MoveRecords(tables)
+    for name in ("cold", "idle"):
+        locations.create(name, **OPTIONS | {"bucket": name})
+    move = Move("m1", "photos", "uid", "", "cold", "cold", 1.0)
+    records.begin(move)
+    with pytest.raises(Conflict, match="move m1 to location cold is under way"):
+        locations.remove("cold", idle)
+    locations.remove("idle", idle)
+    records.end(move.ended(Tally(), now=2.0))
+    locations.remove("cold", idle)
+    assert locations.all() == []
 
 
 def test_a_location_stays_if_a_copy_begins_while_it_is_removed(make: Make, tables: Tables) -> None:
