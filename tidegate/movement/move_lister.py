@@ -7,6 +7,7 @@ there; a page that was published twice is counted once.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,12 +36,15 @@ logger = logging.getLogger(__name__)
 
 
 class MoveLister:
-    """For one thread."""
+    """Tasks of which nothing was heard for `lost_seconds` after all was listed are lost. For one thread."""
 
-    def __init__(self, tables: Tables, topics: Topics, stores: Stores, *, stop: Flag) -> None:
+    def __init__(
+        self, tables: Tables, topics: Topics, stores: Stores, *, lost_seconds: float = math.inf, stop: Flag
+    ) -> None:
         self._tables = tables
         self._topics = topics
         self._stores = stores
+        self._lost_seconds = lost_seconds
         self._stop = stop
         self._records = MoveRecords(tables)
         self._has_moves = False
@@ -78,6 +82,9 @@ class MoveLister:
 
     def _end_if_done(self, move: Move) -> None:
         tally = self._records.tally(move)
+        if tally.waiting and time.time() > max(move.began_at, move.listed_at) + self._lost_seconds:
+            reason = f"{tally.waiting} tasks were lost: their topic was trimmed, or they became dead letters"
+            tally = tally.plus(Tally(failed=tally.waiting, waiting=-tally.waiting, reasons=(reason,)))
         if not tally.waiting:
             self._records.end(move.ended(tally, now=time.time()))
             logger.info(
@@ -118,6 +125,7 @@ class MoveLister:
             marker=found.next_marker,
             pages=move.pages + 1,
             is_listed=not found.next_marker,
+            listed_at=0.0 if found.next_marker else time.time(),
             total=move.total + len(wanted),
             bytes=move.bytes + sum(version.size for version in wanted),
             skipped=move.skipped + len(versions) - len(wanted),

@@ -45,8 +45,9 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Move(JsonRecord):
-    """Moves what begins with `prefix` to `location`, or `back`. `marker` and `pages` say how far it is listed; `total`
-    and `bytes` are what was found to move, `skipped` lay there already. The last four are known when it has ended."""
+    """Moves what begins with `prefix` to `location`, or `back`. `marker` and `pages` say how far it is listed, and
+    `listed_at` when all was; `total` and `bytes` are what was found to move, `skipped` lay there already. The last four
+    are known when it has ended."""
 
     id: str
     bucket: str
@@ -65,6 +66,7 @@ class Move(JsonRecord):
     bytes: int = 0
     skipped: int = 0
     problem: str = ""
+    listed_at: float = 0.0
     ended_at: float | None = None
     moved: int = 0
     failed: int = 0

@@ -28,6 +28,7 @@ from tidegate.workers.retry_policy import RetryPolicy
 from tidegate.workers.worker_thread import WorkerThread
 
 _SWEEP_SECONDS = 3600.0
+_DAY_SECONDS = 86_400.0
 _BACK = "back"
 _BACK_THREADS = 8
 # A small object takes longer to be recorded than to be copied: while some wait for the tables, others move data.
@@ -44,7 +45,9 @@ def mover_threads(context: ServiceContext, locations: KnownLocations, believed: 
     progress = CopyProgress(context.tables, context.topics, deletion_topic=topic, believed=believed)
     movers = Movers(context, locations, progress, retries)
     threads = LocationThreads(movers.wanted, movers.thread, stop=stop, round_done=movers.sweep)
-    lister = MoveLister(context.tables, context.topics, context.stores, stop=stop)
+    # Tasks are dropped after so long, and so are their statuses.
+    lost_seconds = 2 * settings.topics.task_days * _DAY_SECONDS
+    lister = MoveLister(context.tables, context.topics, context.stores, lost_seconds=lost_seconds, stop=stop)
     results = MoveResults(
         context.tables,
         context.topics,
