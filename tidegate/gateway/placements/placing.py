@@ -158,11 +158,11 @@ async def _place_stored(
         data_etag=request.data_etag,
         has_original=admission.has_versions and not listed.is_latest,
     )
+    if not listed.is_latest:
+        # Whoever comes to delete the original before its record is there finds it in use, and looks again.
+        await records.send(gateway, [records.pending_original(record)])
     await _put(gateway, record, None)
-    if listed.is_latest:
-        return await make_stub(gateway, admission.pool, view, record, stored)
-    await records.send(gateway, [records.pending_original(record)])
-    return record
+    return await make_stub(gateway, admission.pool, view, record, stored) if listed.is_latest else record
 
 
 async def _put(gateway: Gateway, record: Placement, before: Placement | None) -> None:

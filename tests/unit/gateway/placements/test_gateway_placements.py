@@ -166,3 +166,22 @@ def test_a_record_that_somebody_else_has_changed_stays(parts: Any) -> None:
     with pytest.raises(Conflict):
         asyncio.run(records.put_copied(parts, ELSEWHERE, PLACED))
     assert parts.records() == []
+
+
+def test_the_original_of_a_noncurrent_version_goes_also_after_it_could_not_be_sent_to_deletion_at_first(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {b"etag": b'"etag"', b"content-length": b"3", b"x-amz-version-id": b"v1"}
+    monkeypatch.setattr(placing, "stored_head", returning(SimpleNamespace(headers=shown)))
+    monkeypatch.setattr(placing, "stored_versions", returning(stored("v2", "v1")))
+    monkeypatch.setattr(placing, "describe", returning(replace(PLACED, is_current=False)))
+    monkeypatch.setattr(settling, "stored_versions", returning(stored("v2", "v1")))
+    parts.tables.put(copy_entry("colder", "other"), "{}")
+    parts.fails = True
+    with pytest.raises(Unavailable, match="full"):
+        place(parts, PlaceRequest("colder", "other", "COLDER"))
+    parts.fails = False
+    place(parts, PlaceRequest("colder", "other", "COLDER"))
+    (record,) = parts.records()
+    assert (record.data_key, record.has_original) == ("other", True)
+    assert [pending.version_id for pending in parts.sent] == ["v1"]
