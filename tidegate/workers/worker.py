@@ -158,6 +158,8 @@ class Worker(Generic[Task]):
         # Once the lease was lost, what was acknowledged comes again all the same, and must be remembered.
         if silence.longest < self._lease_seconds:
             self._redelivery.end(finished)
+        if len(finished) < len(deliveries):
+            self._leave()  # a consumer that stays open is not given again what it left
 
     def _kept(self, consumer: Consumer, answers: Iterable[Answer], silence: _Silence) -> Iterator[Answer]:
         """The answers; while there is none yet, the lease is kept."""
