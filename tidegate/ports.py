@@ -270,7 +270,7 @@ class Store(Protocol):
     ) -> StoredVersion:
         """As `put`. Raises `Unavailable` if the ETag is the MD5 of other data."""
 
-    def put_marker(self, bucket: str, key: str) -> StoredVersion:
+    def put_marker(self, bucket: str, key: str, *, headers: Mapping[str, str] | None = None) -> StoredVersion:
         """Deletes what is current, which leaves a delete marker in a bucket with versioning."""
 
     def put_tags(self, bucket: str, key: str, version_id: str, tags: Pairs) -> None:

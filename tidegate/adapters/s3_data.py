@@ -98,8 +98,8 @@ class DataCalls:
             raise Unavailable(f"{bucket}/{key}: the store shows the ETag of other data than was sent")
         return _stored_version(answer)
 
-    def put_marker(self, bucket: str, key: str) -> StoredVersion:
-        return _stored_version(self._endpoint.ask(Request("DELETE", bucket, key)))
+    def put_marker(self, bucket: str, key: str, *, headers: Mapping[str, str] | None = None) -> StoredVersion:
+        return _stored_version(self._endpoint.ask(Request("DELETE", bucket, key, {}, headers)))
 
     def put_tags(self, bucket: str, key: str, version_id: str, tags: Pairs) -> None:
         query = {"tagging": "", "versionId": version_id}

@@ -20,7 +20,7 @@ from tidegate.core.placements import RESERVED_METADATA
 APPLICATION = "tidegate"
 _LONGEST_KEY = 1024
 _HASHED = re.compile("sha256:[0-9a-f]{64}")
-_KEY = RESERVED_METADATA + "key"
+KEY_HEADER = RESERVED_METADATA + "key"
 
 
 class Component(StrEnum):
@@ -100,7 +100,7 @@ def owner_metadata(
         RESERVED_METADATA + "pool": pool,
         RESERVED_METADATA + "bucket": bucket,
         RESERVED_METADATA + "bucket-uid": bucket_uid,
-        _KEY: _key_text(key),
+        KEY_HEADER: key_text(key),
         RESERVED_METADATA + "version": version_id,
     }
 
@@ -120,16 +120,16 @@ def is_owner(pending: PendingDelete, metadata: dict[str, str]) -> bool:
         version_id=pending.version_id,
     )
     if is_told_by_hash(pending, metadata):
-        wanted[_KEY] = pending.key
+        wanted[KEY_HEADER] = pending.key
     return all(metadata.get(name, "") == value for name, value in wanted.items())
 
 
 def is_told_by_hash(pending: PendingDelete, metadata: dict[str, str]) -> bool:
     """Whether message and data tell the key by its hash alone: it may be any long key of the bucket."""
-    return bool(_HASHED.fullmatch(pending.key)) and metadata.get(_KEY, "") == pending.key
+    return bool(_HASHED.fullmatch(pending.key)) and metadata.get(KEY_HEADER, "") == pending.key
 
 
-def _key_text(key: str) -> str:
+def key_text(key: str) -> str:
     """Quoting sees to it that no key is taken for a hash."""
     quoted = quote(key, safe="/~")
     return quoted if len(quoted) <= _LONGEST_KEY else f"sha256:{sha256(key.encode()).hexdigest()}"

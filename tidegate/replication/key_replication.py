@@ -20,8 +20,8 @@ from tidegate.movement.source_reader import Stopped
 from tidegate.ports import Store, StoredVersion, Tables
 from tidegate.replication.site_memory import SiteMemory
 from tidegate.replication.site_survey import NO_IDS, is_copy, versions_at
-from tidegate.replication.site_writer import SiteWriter, SourceGone
-from tidegate.replication.version_messages import completed, failed, gone_message, release
+from tidegate.replication.site_writer import SiteWriter, SourceGone, SourceIsReplica
+from tidegate.replication.version_messages import completed, failed, gone_message, release, replica
 from tidegate.table_pages import every
 
 _LONGEST_REASON = 500
@@ -174,7 +174,7 @@ class KeyReplication:
         sequence, arrived = self._sequence(record, since_ns=wanted.task.earlier_ns)
         shown = () if self._is_fresh(wanted, sequence, arrived) else self._shown(record)
         done: list[tuple[ReplicationRecord, StoredVersion]] = []
-        gone: list[VersionGone] = []
+        dropped: list[StatusMessage] = []
         there = already_there(
             sequence,
             shown,
@@ -188,10 +188,12 @@ class KeyReplication:
                 copy = StoredVersion(found.version_id, found.etag) if found is not None else self._put(each)
                 done.append((each, copy))
             except SourceGone:
-                gone.append(self._gone(each))
+                dropped.append(self._gone(each))
+            except SourceIsReplica:
+                dropped.append(self._replica(each))
             except TidegateError as error:
-                return self._broken_off(wanted, record, error, done, gone, sequence[place:], arrived)
-        return self._arrived(done, gone, arrived)
+                return self._broken_off(wanted, record, error, done, dropped, sequence[place:], arrived)
+        return self._arrived(done, dropped, arrived)
 
     def _sequence(
         self, record: ReplicationRecord, *, since_ns: int
@@ -234,11 +236,11 @@ class KeyReplication:
     def _arrived(
         self,
         done: Sequence[tuple[ReplicationRecord, StoredVersion]],
-        gone: Sequence[VersionGone],
+        dropped: Sequence[StatusMessage],
         earlier: dict[str, StoredVersion],
     ) -> Outcome:
         """Earlier copies of what was put again are released."""
-        messages: list[StatusMessage] = list(gone)
+        messages: list[StatusMessage] = list(dropped)
         released: list[PendingDelete] = []
         for record, copy in done:
             self._site.memory.arrived(record, copy)
@@ -259,32 +261,41 @@ class KeyReplication:
         record: ReplicationRecord,
         error: TidegateError,
         done: Sequence[tuple[ReplicationRecord, StoredVersion]],
-        gone: Sequence[VersionGone],
+        dropped: Sequence[StatusMessage],
         rest: Sequence[ReplicationRecord],
         arrived: dict[str, StoredVersion],
     ) -> Outcome:
         """What was put before counts, unless it lies on top of newer versions that must be put again: then none has
         arrived, and a later try goes on from there."""
         is_own = rest[0].version_id in {record.version_id, *arrived} or isinstance(error, Unavailable)
-        told = Outcome(Result.DONE, messages=tuple(gone))
+        told = Outcome(Result.DONE, messages=tuple(dropped))
         if not any(each.version_id in arrived for each in rest):
-            told = self._arrived(done, gone, arrived)
-        elif wanted.is_last_try:
-            told = replace(told, released=self._misplaced(record, done))
+            told = self._arrived(done, dropped, arrived)
+        else:
+            told = replace(told, released=self._misplaced(wanted, record, done, arrived))
         failure = self._failure(wanted, record, error, is_own=is_own)
         return Outcome(
             failure.result, failure.reason, told.messages + failure.messages, told.released + failure.released
         )
 
     def _misplaced(
-        self, record: ReplicationRecord, done: Sequence[tuple[ReplicationRecord, StoredVersion]]
+        self,
+        wanted: Wanted,
+        record: ReplicationRecord,
+        done: Sequence[tuple[ReplicationRecord, StoredVersion]],
+        arrived: dict[str, StoredVersion],
     ) -> tuple[PendingDelete, ...]:
-        """The copy of a version that is given up, if it hides newer ones."""
+        """Copies that hide newer versions: second ones of versions that keep their first, which no later try would
+        know, and that of a version that is given up."""
+
+        def is_released(each: ReplicationRecord, copy: StoredVersion) -> bool:
+            first = arrived.get(each.version_id)
+            is_second = first is not None and first.version_id not in (*NO_IDS, copy.version_id)
+            return bool(copy.version_id) and (is_second or (wanted.is_last_try and each is record))
+
         reason = "newer versions could not be put on top of it"
         return tuple(
-            release(record, self._site.name, copy.version_id, reason)
-            for each, copy in done
-            if each is record and copy.version_id
+            release(each, self._site.name, copy.version_id, reason) for each, copy in done if is_released(each, copy)
         )
 
     def _failure(self, wanted: Wanted, record: ReplicationRecord, error: TidegateError, *, is_own: bool) -> Outcome:
@@ -300,6 +311,10 @@ class KeyReplication:
         self._site.writer.give_up(record, reason)
         told = failed(record, self._site.name, reason, now=time.time())
         return Outcome(Result.DONE, reason, messages=(told,))
+
+    def _replica(self, record: ReplicationRecord) -> StatusMessage:
+        self._records.pop(record.version_id, None)
+        return replica(record, self._site.name, now=time.time())
 
     def _gone(self, record: ReplicationRecord) -> VersionGone:
         self._records.pop(record.version_id, None)

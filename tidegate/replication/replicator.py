@@ -134,11 +134,12 @@ class Replicator:
         return outcomes
 
     def _tell(self, ended: Mapping[int, Outcome]) -> dict[int, Answer]:
-        """The answers; statuses, and then the copies that are not needed any more, are on stable storage before."""
-        send(self._topics, STATUS_TOPIC, [message for outcome in ended.values() for message in outcome.messages])
+        """The answers; copies that are not needed any more, and then the statuses that take them out of their records,
+        are on stable storage before."""
         released: list[PendingDelete] = [each for outcome in ended.values() for each in outcome.released]
         if released:
             self._topics.append(self._access.deletion_topic, [pending_record(each) for each in released])
+        send(self._topics, STATUS_TOPIC, [message for outcome in ended.values() for message in outcome.messages])
         return {number: _answer(outcome) for number, outcome in ended.items()}
 
     def _count(self, task: ReplicationTask, outcome: Outcome) -> None:
@@ -150,7 +151,7 @@ class Replicator:
                 continue
             if message.status is Status.FAILED:
                 metrics.REPLICATION_FAILURES.labels(name).inc()
-            elif message.version_id == task.version_id:
+            elif message.status is Status.COMPLETED and message.version_id == task.version_id:
                 metrics.REPLICATION_COMPLETIONS.labels(name).inc()
                 metrics.REPLICATION_SECONDS.labels(name).observe(max(message.at - task.ts_ns / 1e9, 0.0))
 

@@ -17,6 +17,7 @@ from tidegate.core.errors import NotFound, Refused, Unavailable
 from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.placements import RESERVED_METADATA
 from tidegate.core.replication.records import ReplicationRecord
+from tidegate.core.replication.replicas import COMPONENT_HEADER, is_shown_as_replica_of
 from tidegate.core.replication.uploads import ReplicaUpload
 from tidegate.movement.deletion import PoolStores
 from tidegate.movement.part_upload import OpenUpload, part_size
@@ -39,6 +40,10 @@ class SourceGone(Exception):
     """The version is not at the source any more."""
 
 
+class SourceIsReplica(Exception):
+    """The version came from another site."""
+
+
 class SiteWriter:
     """`part_bytes` is what is held in memory for each version at a time. `stores` has the sources; the site's store is
     given with each call. May be shared by threads."""
@@ -53,10 +58,12 @@ class SiteWriter:
         self._versioned_at: dict[str, float] = {}
 
     def put(self, store: Store, bucket: str, record: ReplicationRecord) -> StoredVersion:
-        """Raises `SourceGone`, `Stopped` when the process is to end, and `Refused` if the bucket keeps no versions."""
+        """Raises `SourceGone` and `SourceIsReplica`, `Stopped` when the process is to end, and `Refused` if the bucket
+        keeps no versions."""
         if record.is_marker:
             self._check_versioning(store, bucket)
-            stored = store.put_marker(bucket, record.key)
+            # A store keeps no metadata of a marker. A gateway logs whose it is, and does not replicate it on.
+            stored = store.put_marker(bucket, record.key, headers={COMPONENT_HEADER: Component.REPLICA.value})
         else:
             stored = self._put_object(store, bucket, record)
         if stored.version_id in NO_IDS:
@@ -83,6 +90,8 @@ class SiteWriter:
     def _put_object(self, store: Store, bucket: str, record: ReplicationRecord) -> StoredVersion:
         source = self._source(record)
         with self._reader(source, record) as reader:
+            if record.is_found and is_shown_as_replica_of(reader.head.headers, record.key):
+                raise SourceIsReplica
             headers = _headers(record, reader.head, self._tags(source, record, reader.head))
             if reader.head.size <= self._part_bytes:
                 data = b"".join(reader.pieces(self._part_bytes))

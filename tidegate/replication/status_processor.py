@@ -137,7 +137,7 @@ class _Changes:
             after = updated(before, message)
             if after == before:
                 return
-            self._entries |= {entry: after.to_json(), **after.open_entries()}
+            self._entries |= {entry: after.to_json(), **dict.fromkeys(before.open_entries()), **after.open_entries()}
             self._count_interval(before, message, partition)
         self._records[entry] = after
         for site, change in arrivals(before, after).items():
@@ -165,7 +165,7 @@ class _Changes:
 
     def _count_interval(self, before: ReplicationRecord, update: StatusUpdate, partition: int) -> None:
         state = before.at(update.site)
-        if state is None or state.status is not update.status:
+        if update.status is not Status.REPLICA and (state is None or state.status is not update.status):
             self._intervals.add(update.site, partition, update.status, before.size)
 
 

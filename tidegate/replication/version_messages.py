@@ -24,6 +24,11 @@ def failed(record: ReplicationRecord, site: str, reason: str, *, now: float) -> 
     return replace(_update(record, site, Status.FAILED, now), reason=reason, site_bucket=bucket)
 
 
+def replica(record: ReplicationRecord, site: str, *, now: float) -> StatusUpdate:
+    """It came from another site itself, and goes to none."""
+    return _update(record, site, Status.REPLICA, now)
+
+
 def pending(record: ReplicationRecord, site: str, *, now: float) -> StatusUpdate:
     """It arrived before, and is not what it was any more."""
     return _update(record, site, Status.PENDING, now)

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from threading import Event as Flag
+from typing import Any, cast
 
 import pytest
 from replicated_world import OnePool, ReplicatedWorld
 
 from tidegate.assembly import open_store
+from tidegate.core.errors import Refused
+from tidegate.core.pending_deletes import Component, owner_metadata
 from tidegate.core.replication.messages import ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
-from tidegate.ports import Store
+from tidegate.core.replication.transitions import updated
+from tidegate.ports import Store, StoredVersion
 from tidegate.replication.key_replication import KeyReplication, Outcome, Result, Site, Wanted
 from tidegate.replication.site_memory import SiteMemory
 from tidegate.replication.site_writer import SiteWriter
@@ -76,6 +80,16 @@ class Lagging:
         assert {outcome.result for outcome in outcomes} == {Result.DONE}, outcomes
         return outcomes
 
+    def outcome(self, site: Site, record: ReplicationRecord, *, is_last_try: bool = False) -> Outcome:
+        replication = KeyReplication(self.world.tables, site, self._uid, KEY, lambda: True)
+        (outcome,) = replication.outcomes([Wanted(self.task(record), is_repeated=True, is_last_try=is_last_try)])
+        return outcome
+
+    @property
+    def copies(self) -> int:
+        shown = self.world.at("one").list_object_versions(Bucket=self.bucket, Prefix=KEY)
+        return len(shown.get("Versions", []))
+
     @property
     def history(self) -> list[str]:
         return self.world.history("one", self.bucket, KEY)
@@ -111,6 +125,56 @@ def test_a_version_of_which_the_log_learnt_too_late_goes_below_those_that_had_ar
     for copy in released:
         lagging.world.at("one").delete_object(Bucket=lagging.bucket, Key=KEY, VersionId=copy)
     assert lagging.history == ["late", "first", "second"]
+
+
+class Refusing:
+    """The site, which does not take what holds some text."""
+
+    def __init__(self, site: Store, text: bytes) -> None:
+        self._site = site
+        self._text = text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._site, name)
+
+    def put_version(self, bucket: str, key: str, data: bytes, **options: Any) -> StoredVersion:
+        if self._text in data:
+            raise Refused("it is not taken")
+        return self._site.put_version(bucket, key, data, **options)
+
+
+def test_newer_versions_stay_on_top_where_putting_them_again_breaks_off(lagging: Lagging) -> None:
+    old, first, second = lagging.write("old"), lagging.write("first"), lagging.write("second")
+    lagging.world.tables.delete(old.entry)
+    for record, outcome in zip((first, second), lagging.replicate(first, second), strict=True):
+        (told,) = outcome.messages
+        assert isinstance(told, StatusUpdate)
+        lagging.world.tables.put(record.entry, updated(record, told).to_json())
+    lagging.world.tables.put(old.entry, old.to_json())
+    site = replace(lagging.site, store=cast(Store, Refusing(lagging.site.store, b"second")))
+    tries = [lagging.outcome(site, old, is_last_try=is_last) for is_last in (False, False, True)]
+    assert [each.result for each in tries] == [Result.RETRY, Result.RETRY, Result.DONE]
+    for outcome in tries:
+        for pending in outcome.released:
+            lagging.world.at("one").delete_object(Bucket=lagging.bucket, Key=KEY, VersionId=pending.data_version_id)
+    assert lagging.history == ["first", "second"]
+    assert lagging.copies == 2
+
+
+def test_what_a_backfill_found_and_is_a_replica_is_told_and_not_put(lagging: Lagging) -> None:
+    own, copied = lagging.write("own"), lagging.write("copied")
+    for record, key in ((own, KEY), (copied, "a key that it was copied from")):
+        metadata = owner_metadata(Component.REPLICA, pool="p", bucket="b", bucket_uid="u", key=key, version_id="v")
+        given = {name.removeprefix("x-amz-meta-"): value for name, value in metadata.items()}
+        version = lagging.world.put(lagging.bucket, KEY, b"replica", Metadata=given)
+        lagging.world.tables.delete(record.entry)
+        found = replace(record, version_id=version, is_found=True)
+        lagging.world.tables.put(found.entry, found.to_json())
+        outcome = lagging.outcome(lagging.site, found)
+        statuses = [message.status for message in outcome.messages if isinstance(message, StatusUpdate)]
+        assert statuses == [Status.REPLICA if key == KEY else Status.COMPLETED]
+        lagging.world.tables.delete(found.entry)
+    assert lagging.history == ["replica"]
 
 
 def test_what_lies_in_order_is_not_put_again(lagging: Lagging) -> None:

@@ -45,7 +45,8 @@ class SiteState:
 @dataclass(frozen=True, slots=True)
 class ReplicationRecord(JsonRecord):
     """`ts_ns` is the time of the version's event in the metadata log: versions of a key are replicated in this order.
-    `last_modified` (Unix time) is that of the version. A replica has no sites."""
+    `last_modified` (Unix time) is that of the version. A replica has no sites. `is_found`: a backfill found the version
+    in a listing, which does not tell whether it is a replica."""
 
     pool: str
     bucket: str
@@ -58,6 +59,7 @@ class ReplicationRecord(JsonRecord):
     etag: str = ""
     is_marker: bool = False
     is_replica: bool = False
+    is_found: bool = False
     sites: tuple[SiteState, ...] = ()
 
     @property

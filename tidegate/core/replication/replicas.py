@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.core.pending_deletes import Component
+from tidegate.core.pending_deletes import KEY_HEADER, Component, key_text
 from tidegate.core.placements import RESERVED_METADATA
 
 COMPONENT_HEADER = RESERVED_METADATA + "component"
@@ -14,6 +14,11 @@ _HEADER, _REPLICA = COMPONENT_HEADER.encode(), Component.REPLICA.encode()
 def is_replica(headers: Mapping[bytes, bytes]) -> bool:
     """Of an object with these headers, their names in lower case."""
     return headers.get(_HEADER, b"").strip() == _REPLICA
+
+
+def is_shown_as_replica_of(headers: Mapping[str, str], key: str) -> bool:
+    """Of an object with this key. One that a client copied from a replica has its metadata, and mostly another key."""
+    return is_shown_as_replica(headers) and headers.get(KEY_HEADER, "") == key_text(key)
 
 
 def is_shown_as_replica(headers: Mapping[str, str]) -> bool:

@@ -12,8 +12,10 @@ def updated(record: ReplicationRecord, update: StatusUpdate) -> ReplicationRecor
     """The record as the update leaves it: the same where it says nothing of it. What is known of a copy is kept, unless
     the version goes to another bucket."""
     before = record.at(update.site)
-    if record.is_replica or update.status is Status.REPLICA:
+    if record.is_replica:
         return record
+    if update.status is Status.REPLICA:
+        return replace(record, is_replica=True, sites=())
     if before is None or update.site_bucket not in ("", before.bucket):
         if update.status is not Status.PENDING or not update.site_bucket:
             return record

@@ -48,7 +48,8 @@ def deleted(exchange: Exchange, admission: Admission, reply: ResponseHead, body:
     """Without a version id in the request, a marker was added, or there is no versioning."""
     asked_for = admission.version_id
     if not asked_for and reply.headers.get(b"x-amz-delete-marker") == b"true":
-        return [event(exchange, EventKind.DELETE_MARKER, version_id=_version_id(reply))]
+        replica = is_replica(admission.headers)
+        return [event(exchange, EventKind.DELETE_MARKER, version_id=_version_id(reply), is_replica=replica)]
     return [event(exchange, EventKind.DELETE, version_id=asked_for)]
 
 

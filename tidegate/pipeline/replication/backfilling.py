@@ -137,5 +137,6 @@ def _record(row: Row, home: Home, *, now: float) -> ReplicationRecord:
         size=row["size"],
         etag=row["etag"],
         is_marker=row["is_marker"],
+        is_found=True,
     )
     return queued(record, {target["site"]: target["bucket"] for target in row["targets"]}, now=now)

@@ -28,6 +28,12 @@ def test_a_version_that_arrived_has_the_id_of_its_copy() -> None:
     assert (after.status, arrivals(PENDING, after)) == (Status.PENDING, {"one": 1})
 
 
+def test_a_version_that_turns_out_to_be_a_replica_goes_nowhere() -> None:
+    after = updated(PENDING, update(Status.REPLICA))
+    assert (after.is_replica, after.sites, after.status) == (True, (), Status.REPLICA)
+    assert updated(after, update(Status.COMPLETED, replica_version_id="c")) == after
+
+
 def test_the_same_status_once_more_changes_nothing() -> None:
     assert updated(PENDING, update(Status.PENDING)) == PENDING
     after = updated(PENDING, update(Status.COMPLETED, replica_version_id="c"))
