@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Self, TypeVar
 
 from tidegate.core.codec import JsonRecord
-from tidegate.core.errors import NotFound
+from tidegate.core.errors import NotFound, TidegateError
 from tidegate.core.replication.failed_keys import FailedKey, listed_value
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import ReplicationRecord, Status
@@ -104,7 +104,7 @@ class FailureRetry:
         return taken
 
     def _at_source(self, failures: Sequence[Failure]) -> list[Failure]:
-        """Those whose version is still there. A delete marker has no metadata but its record."""
+        """Those whose version is not known to be gone. A delete marker has no metadata but its record."""
         if all(failure.record.is_marker for failure in failures):
             return list(failures)
         stores = self._stores()
@@ -158,6 +158,8 @@ def _is_there(stores: Stores, record: ReplicationRecord) -> bool:
         return stores.of_pool(record.pool).head(record.bucket, record.key, record.version_id) is not None
     except NotFound:
         return False
+    except TidegateError:
+        return True  # it cannot be told here; the replicator looks at the source again, and says why
 
 
 def _pending(claim: _Claim) -> StatusUpdate:

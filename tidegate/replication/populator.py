@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event as Flag
 
+from tidegate import metrics
 from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.replication.messages import POPULATOR_GROUP
@@ -22,10 +23,14 @@ from tidegate.movement.deletion import PoolStores
 from tidegate.ports import Consumer, Message, Tables, Topics
 from tidegate.replication.event_batch import EventBatch
 from tidegate.replication.stored_rules import StoredRules
-from tidegate.replication.tagged_versions import TaggedVersions
+from tidegate.replication.tagged_versions import SourceAway, TaggedVersions
 
 _BATCH = 1000
 _WAIT_SECONDS = 1.0
+_LAG_SECONDS = 10.0
+# A source that does not answer is asked again every minute, for a day.
+_AWAY_SECONDS = 60.0
+_MOST_ATTEMPTS = 24 * 60
 # The first of a record is that of its bucket: quotes within keys are escaped.
 _BUCKET = re.compile(rb'"bucket_uid":"([^"]*)"')
 _OF_VERSIONS = (EventKind.PUT, EventKind.DELETE_MARKER)
@@ -54,6 +59,7 @@ class Populator:
         self._rules = StoredRules(tables)
         self._tagged = TaggedVersions(stores)
         self._consumer: Consumer | None = None
+        self._lag_shown_at = float("-inf")
 
     def run_forever(self) -> None:
         while not self._stop.is_set():
@@ -64,10 +70,10 @@ class Populator:
         if self._consumer is None:
             self._consumer = self._topics.consumer(self._log_topic, POPULATOR_GROUP)
         messages = self._consumer.poll(_BATCH, wait_seconds)
+        self._show_lag()
         try:
-            if messages and self._has_work():
-                self._take_in(messages)
-            self._consumer.acknowledge(messages)
+            finished = self._taken_in(self._consumer, messages) if messages and self._has_work() else messages
+            self._consumer.acknowledge(finished)
         except BaseException:
             self.close()  # what was polled is delivered again
             raise
@@ -83,18 +89,36 @@ class Populator:
         """Whether any bucket has rules, or has records from when it had."""
         return any(self._tables.scan(prefix, limit=1) for prefix in (REPLICATION, RECORDS))
 
-    def _take_in(self, messages: list[Message]) -> None:
+    def _taken_in(self, consumer: Consumer, messages: list[Message]) -> list[Message]:
+        """Gives those that are finished. Others are put off, since their source does not answer now."""
         batch = EventBatch(self._tables, self._topics, now=self._now())
+        put_off: list[Message] = []
+        finished: list[Message] = []
         self._rules.begin()
+        self._tagged.begin()
         for message in messages:
             found = _BUCKET.search(message.value)
-            if found is None or not self._concerns(found[1].decode(errors="replace")):
-                continue
             try:
-                self._add(batch, Event.from_bytes(message.value))
+                if found is not None and self._concerns(found[1].decode(errors="replace")):
+                    self._add(batch, Event.from_bytes(message.value))
             except InvalidInput as error:
                 logger.error("a record of the metadata log is left out: %s", error)
+            except SourceAway as error:
+                if message.attempt < _MOST_ATTEMPTS:
+                    put_off.append(message)
+                    continue
+                logger.warning("whether a tagged version is to be replicated is left to a backfill: %s", error)
+            finished.append(message)
         batch.write()
+        for message in put_off:
+            consumer.retry_later(message, not_before=time.time() + _AWAY_SECONDS)
+        return finished
+
+    def _show_lag(self) -> None:
+        if time.monotonic() >= self._lag_shown_at + _LAG_SECONDS:
+            lag = self._topics.lag(self._log_topic, POPULATOR_GROUP)
+            metrics.TOPIC_LAG.labels(self._log_topic, POPULATOR_GROUP).set(lag)
+            self._lag_shown_at = time.monotonic()
 
     def _concerns(self, bucket_uid: str) -> bool:
         return self._rules.of_bucket(bucket_uid) is not None or self._rules.has_records(bucket_uid)

@@ -8,19 +8,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from failed_versions import FAILED_AT, fail, make_bucket, store, with_status
 
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import Refused, Unavailable
 from tidegate.core.replication.failed_keys import FailedKey, listed_value
 from tidegate.core.replication.messages import REPLICATION_TOPIC, STATUS_TOPIC, ReplicationTask, StatusUpdate
 from tidegate.core.replication.records import Status
 from tidegate.lifecycle.acting.stores import Stores
-from tidegate.ports import Record, Tables, Topics
+from tidegate.ports import Record, Store, StoredHead, Tables, Topics
 from tidegate.replication.failure_retry import FailureRetry, finish_cut_off
 from tidegate.replication.failures import PAGE, FailureReader, Selection
 from tidegate.topic_pages import appended_since
@@ -107,6 +109,29 @@ def test_what_has_not_failed_is_left_out_and_nothing_changes(tables: Tables, top
     assert retrying(tables, topics).retry([pending, arrived, gone, *unknown], now=NOW) == []
     assert tables.scan("b") + tables.scan("r") == before
     assert sent(topics) == ([], [])
+
+
+class OddSource:
+    """Stores of the pool in which one version is gone, one cannot be looked at, and one does not answer."""
+
+    def of_pool(self, pool: str) -> Store:
+        return cast(Store, self)
+
+    def head(self, bucket: str, key: str, version_id: str) -> StoredHead | None:
+        if key == "gone":
+            return None
+        raise {"encrypted": Refused("400 InvalidRequest"), "away": Unavailable("no answer")}[key]
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_cannot_be_looked_at_is_retried_with_the_others(tables: Tables, topics: BreakingTopics) -> None:
+    wanted = [FailedKey("photos", key, "v1", "paris") for key in ("encrypted", "gone", "away")]
+    for failed in wanted:
+        store(tables, replace(fail(tables, failed), is_marker=False))
+    retry = FailureRetry(tables, topics, lambda: cast(Stores, OddSource()))
+    assert [failure.failed.key for failure in retry.retry(wanted, now=NOW)] == ["encrypted", "away"]
 
 
 def test_what_is_named_twice_is_sent_once(tables: Tables, topics: BreakingTopics) -> None:

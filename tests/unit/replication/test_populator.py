@@ -12,13 +12,14 @@ from failed_versions import make_bucket
 
 from tidegate.adapters.file_topics import FileTopics
 from tidegate.adapters.sqlite_tables import SqliteTables
-from tidegate.core.errors import TidegateError, Unavailable
+from tidegate.core.errors import Refused, TidegateError, Unavailable
 from tidegate.core.events import Event, EventKind
 from tidegate.core.lifecycle.rules import Filter
 from tidegate.core.pending_deletes import Component
 from tidegate.core.replication.counts import COUNTS, INTERVALS, ArrivedCount, IntervalCount
 from tidegate.core.replication.failed_keys import FAILED
 from tidegate.core.replication.messages import (
+    POPULATOR_GROUP,
     REPLICATION_AUDIT_TOPIC,
     REPLICATION_TOPIC,
     STATUS_TOPIC,
@@ -31,6 +32,7 @@ from tidegate.core.replication.records import OPEN, RECORDS, ReplicationRecord, 
 from tidegate.core.replication.replicas import COMPONENT_HEADER
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
 from tidegate.ports import Record, Store, StoredHead, Tables, Topics
+from tidegate.replication import populator
 from tidegate.replication.failed_consumer import FailedConsumer
 from tidegate.replication.populator import Populator
 from tidegate.replication.status_processor import StatusProcessor
@@ -209,13 +211,13 @@ def test_nobody_looks_at_versions_whose_tags_mean_nothing_to_rules(place: Place)
     "found",
     [
         None,
-        Unavailable("the pool is away"),
+        Refused("the pool is disabled"),
         shown(**{"last-modified": "Thu, 01 Jan 1970 00:01:30 GMT"}),
         shown(**{"last-modified": "Thu, 01 Jan 1970 01:00:00 GMT"}),
         shown(**{"x-amz-version-id": "null"}),
         shown(**{COMPONENT_HEADER: Component.REPLICA}),
     ],
-    ids=["gone", "away", "older than the rule", "later than the event", "no version", "a replica"],
+    ids=["gone", "refused", "older than the rule", "later than the event", "no version", "a replica"],
 )
 def test_tagged_versions_that_are_not_to_be_replicated_stay(
     place: Place, found: StoredHead | TidegateError | None
@@ -224,6 +226,31 @@ def test_tagged_versions_that_are_not_to_be_replicated_stay(
     place.shown = found
     place.log(event(2, EventKind.TAGGING, version_id="", tags=TAGGED))
     assert place.looks and place.tasks() == [] and place.entries(RECORDS) == {}
+
+
+def test_a_tagged_version_whose_pool_does_not_answer_is_looked_at_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(populator, "_AWAY_SECONDS", 0.5)
+    tag_rules(place)
+    place.shown = Unavailable("the pool is away")
+    events = [event(number, EventKind.TAGGING, version_id="", key=f"in/{number}", tags=TAGGED) for number in (2, 3)]
+    place.log(*events, event(4, key="in/other", tags=TAGGED))
+    assert [task.key for task in place.tasks()] == ["in/other"], "nobody else waits"
+    assert place.looks == [("in/2", "")], "it was asked twice in a batch"
+    place.shown = shown()
+    while len(place.tasks()) < 3:
+        place.populator.run_once(0.2)
+    assert {task.key for task in place.tasks()} == {"in/2", "in/3", "in/other"}
+    assert place.topics.lag(LOG, POPULATOR_GROUP) == 0
+
+
+def test_a_version_that_turns_out_to_be_a_replica_is_on_its_way_nowhere(place: Place) -> None:
+    place.log(event(1))
+    place.tell(update(1, Status.REPLICA))
+    record = place.record("v1")
+    assert record is not None
+    assert (record.status, place.entries(OPEN), place.entries(INTERVALS)) == (Status.REPLICA, {}, {})
 
 
 def test_versions_without_an_id_stay(place: Place) -> None:
