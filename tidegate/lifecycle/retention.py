@@ -18,6 +18,7 @@ from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.core.replication.messages import POPULATOR_GROUP as REPLICATION_GROUP
 from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC
+from tidegate.core.replication.rules import REPLICATION
 from tidegate.dead_letters import SUFFIX as DEAD_LETTERS
 from tidegate.lifecycle.buckets import bucket_list
 from tidegate.lifecycle.topics import POPULATOR_GROUP, trim_finished
@@ -91,19 +92,20 @@ class Retention:
         if unread:
             logger.error(
                 "%d records of the metadata log are older than metalog.limit_days (%g) and are forgotten, though not "
-                "everybody has read them: is the queue populator at work, and do passes come to their end? Buckets are "
-                "walked in place of what these records told",
+                "everybody has read them: are the populators at work, and do passes come to their end? Buckets are "
+                "walked in place of what these records told; versions that were to be replicated are found by "
+                "`tidegate replication backfill`",
                 unread, self._settings.metalog.limit_days,
             )  # fmt: skip
         for partition, (first, end) in enumerate(zip(firsts, ends, strict=True)):
             self._trim(self._log_topic, partition, first, end)
 
     def _read_by_all(self, bounds: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
-        """How far up to these ends everybody has read the log. The populators read it where lifecycle and replication
-        are on, and no pass lands it where no bucket has rules or where passes list the buckets."""
+        """How far up to these ends everybody has read the log. The populators read it where lifecycle is on, and
+        where there is replication, and no pass lands it where no bucket has rules or where passes list the buckets."""
         lifecycle = self._settings.lifecycle
         left = sum(following - end for (_, following), end in zip(bounds, ends, strict=True))
-        is_read = {POPULATOR_GROUP: lifecycle.enabled, REPLICATION_GROUP: self._settings.replication.enabled}
+        is_read = {POPULATOR_GROUP: lifecycle.enabled, REPLICATION_GROUP: self._is_replicated()}
         if any(self._topics.lag(self._log_topic, group) > left for group, is_on in is_read.items() if is_on):
             return [first for first, _ in bounds]
         if not lifecycle.enabled:
@@ -114,6 +116,10 @@ class Retention:
             return list(ends)
         reached = [*landed, *[0] * (len(ends) - len(landed))]
         return [min(pair) for pair in zip(ends, reached, strict=False)]
+
+    def _is_replicated(self) -> bool:
+        """Also while replication is switched off: what is to be replicated waits."""
+        return self._settings.replication.enabled or bool(self._tables.scan(REPLICATION, limit=1))
 
     # --- any topic -------------------------------------------------------------------------------
 

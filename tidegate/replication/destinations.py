@@ -49,13 +49,16 @@ def is_anothers(tables: Tables, host: str, bucket: str, pool: str) -> bool:
     return text is not None and text != _claim(tables, pool).to_json() and _stands(tables, text)
 
 
-def claim(tables: Tables, host: str, bucket: str, pool: str) -> bool:
-    """Makes the bucket the pool's; False if it belongs to another one."""
+def claim(tables: Tables, host: str, bucket: str, pool: str, *, sites: Collection[str]) -> bool:
+    """Makes the bucket the pool's; False if it belongs to another one, or if rules of another one name it, whose claim
+    was for an address that the location had before. `sites` are all at that host."""
     entry, own = _entry(host, bucket), _claim(tables, pool).to_json()
     while True:
         text = tables.get(entry)
         if text is not None and (text == own or _stands(tables, text)):
             return text == own
+        if _user_in_another_pool(tables, sites, bucket, pool) is not None:
+            return False
         if tables.compare_and_set(entry, text, own):
             return True
 
@@ -85,9 +88,10 @@ def claimed(tables: Tables) -> Iterator[tuple[str, str, str]]:
 
 
 def _user_in_another_pool(tables: Tables, sites: Collection[str], name: str, pool: str) -> Bucket | None:
-    """A bucket of another pool whose rules name that bucket at one of the sites."""
+    """A bucket of another pool that exists, whose rules name that bucket at one of the sites."""
     for bucket in (Bucket.from_json(text) for _, text in every(tables, Bucket.PREFIX)):
-        text = tables.get(REPLICATION + bucket.uid) if bucket.pool != pool else None
+        is_others = bucket.pool != pool and tables.get(Pool.PREFIX + bucket.pool) is not None
+        text = tables.get(REPLICATION + bucket.uid) if is_others else None
         rules = ReplicationRules.from_json(text).rules if text is not None else ()
         if any(rule.bucket == name and not set(sites).isdisjoint(rule.sites) for rule in rules):
             return bucket

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping
 
 from tidegate import metrics
-from tidegate.ports import Tables
+from tidegate.core.replication.messages import POPULATOR_GROUP
+from tidegate.ports import Tables, Topics
 from tidegate.replication.queries import ReplicationQueries, SiteFigures
 
 _FRESH_SECONDS = 10.0
@@ -16,8 +17,10 @@ _FRESH_SECONDS = 10.0
 class ReplicationGauges:
     """May be shared by threads."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, topics: Topics, *, log_topic: str) -> None:
         self._tables = tables
+        self._topics = topics
+        self._log_topic = log_topic
         self._lock = threading.Lock()
         self._counted_at = float("-inf")
         self._figures: Mapping[str, SiteFigures] = {}
@@ -34,8 +37,20 @@ class ReplicationGauges:
             return self._figures
 
     def measure(self, *, now: float) -> None:
+        ruled = set(ReplicationQueries(self._tables).sites_of_rules())
+        unread_since = self._unread_since() if ruled else None
         for site, figures in self.figures(now=now).items():
-            oldest = figures.oldest_pending_at
+            since = (figures.oldest_pending_at, unread_since if site in ruled else None)
+            oldest = min((moment for moment in since if moment is not None), default=None)
             metrics.REPLICATION_PENDING.labels(site).set(figures.pending.count)
             metrics.REPLICATION_FAILED.labels(site).set(figures.failed.count)
             metrics.REPLICATION_OLDEST.labels(site).set(0 if oldest is None else max(0.0, now - oldest))
+
+    def _unread_since(self) -> float | None:
+        """The time of the oldest record of the metadata log that the populator has not read: nobody knows yet whether
+        it tells of a version that is to be replicated."""
+        if self._log_topic not in self._topics.names():
+            return None
+        reached = self._topics.progress(self._log_topic, POPULATOR_GROUP).reached
+        pages = (self._topics.read(self._log_topic, partition, offset, 1) for partition, offset in enumerate(reached))
+        return min((page[0].appended_at for page in pages if page), default=None)

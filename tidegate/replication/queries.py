@@ -61,7 +61,7 @@ class ReplicationQueries:
 
     def sites(self, uid: str = "") -> list[str]:
         """Those that rules name, of one bucket or of all, and those that have something of them."""
-        found = set(self._sites_of_rules(uid))
+        found = set(self.sites_of_rules(uid))
         for prefix in (OPEN, COUNTS):
             for site in self._sites_under(prefix):
                 if self._tables.scan(f"{prefix}{site}/" + (f"{uid}/" if uid else ""), limit=1):
@@ -70,13 +70,13 @@ class ReplicationQueries:
 
     def sites_in_use(self) -> list[str]:
         """Those that rules name and those to which something is on its way, be there a location of that name or not."""
-        return sorted({*self._sites_of_rules(""), *filter(self._is_awaited, self._sites_under(OPEN))})
+        return sorted({*self.sites_of_rules(), *filter(self._is_awaited, self._sites_under(OPEN))})
 
     def _is_awaited(self, site: str) -> bool:
         texts = (text for _, text in every(self._tables, f"{OPEN}{site}/"))
         return any(OpenVersion.from_json(text).status is Status.PENDING for text in texts)
 
-    def _sites_of_rules(self, uid: str) -> Iterator[str]:
+    def sites_of_rules(self, uid: str = "") -> Iterator[str]:
         """A scan by a bucket's uid finds its entry, since no uid begins another one."""
         for _, text in every(self._tables, REPLICATION + uid):
             yield from ReplicationRules.from_json(text).sites

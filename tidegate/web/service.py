@@ -52,15 +52,16 @@ class Service:
         tables = open_tables(settings, directory.path)
         vault = Vault.open(directory.path)
         changes = ChangeCounter(directory.path)
+        topics = open_topics(settings, directory.path)
         return cls(
             directory=directory,
             settings=settings,
             tables=tables,
-            topics=open_topics(settings, directory.path),
+            topics=topics,
             registry=Registry(tables, vault, directory.path, settings),
             locations=Locations(tables, vault, settings.locations, open_location, changed=changes.bump),
             admin_token=directory.admin_token(settings),
-            replication=ReplicationGauges(tables),
+            replication=ReplicationGauges(tables, topics, log_topic=settings.metalog.topic),
         )
 
     def metalog(self) -> MetalogReader:

@@ -12,6 +12,7 @@ from tidegate.core.deletion_records import DELETION_AUDIT_TOPIC
 from tidegate.core.lifecycle.routes import DATA_MOVER_TOPIC
 from tidegate.core.lifecycle.tasks import AUDIT_TOPIC, OBJECT_TASKS_TOPIC
 from tidegate.core.replication.messages import POPULATOR_GROUP as REPLICATION_GROUP
+from tidegate.core.replication.rules import REPLICATION
 from tidegate.lifecycle.retention import Retention
 from tidegate.lifecycle.topics import OBJECT_GROUP, POPULATOR_GROUP
 from tidegate.movement.topics import DELETION_GROUP, create_deletion_topics
@@ -205,6 +206,20 @@ def test_records_that_replication_has_not_read_stay(place: LifecyclePlace, tmp_p
         keeper.run_once(time.time() + KEPT + 60)
         assert held(place, LOG) == 40
     retention(place, tmp_path, replicates=False).run_once(time.time() + KEPT + 60)
+    assert held(place, LOG) == 0
+
+
+def test_records_wait_for_replication_that_is_switched_off_while_a_bucket_has_rules(
+    place: LifecyclePlace, tmp_path: Path
+) -> None:
+    append(place, LOG, 40)
+    read_all(place, groups=(POPULATOR_GROUP,))
+    place.tables.put(f"{REPLICATION}uid", "rules")
+    keeper = retention(place, tmp_path, replicates=False)
+    keeper.run_once(time.time() + KEPT + 60)
+    assert held(place, LOG) == 40
+    read_all(place, groups=(REPLICATION_GROUP,))
+    keeper.run_once(time.time() + KEPT + 60)
     assert held(place, LOG) == 0
 
 

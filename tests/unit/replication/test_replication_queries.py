@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,11 +24,11 @@ from tidegate.core.replication.counts import (
     interval_of,
 )
 from tidegate.core.replication.failed_keys import FailedKey
-from tidegate.core.replication.messages import REPLICATION_AUDIT_TOPIC, StatusUpdate
+from tidegate.core.replication.messages import POPULATOR_GROUP, REPLICATION_AUDIT_TOPIC, StatusUpdate
 from tidegate.core.replication.metric_views import Metric
 from tidegate.core.replication.records import SiteState, Status
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
-from tidegate.ports import Store, Tables
+from tidegate.ports import Record, Store, Tables
 from tidegate.replication.desk import ReplicationDesk
 from tidegate.replication.gauges import ReplicationGauges
 from tidegate.replication.queries import ReplicationQueries
@@ -54,10 +55,15 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
 
 
 @pytest.fixture
-def desk(tables: Tables, tmp_path: Path) -> Iterator[ReplicationDesk]:
-    topics = FileTopics(tmp_path / "topics", lease_seconds=30)
-    yield ReplicationDesk(tables, topics, lambda: [location("oslo"), location("paris")], no_store)
-    topics.close()
+def topics(tmp_path: Path) -> Iterator[FileTopics]:
+    made = FileTopics(tmp_path / "topics", lease_seconds=30)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def desk(tables: Tables, topics: FileTopics) -> ReplicationDesk:
+    return ReplicationDesk(tables, topics, lambda: [location("oslo"), location("paris")], no_store)
 
 
 def replicated(
@@ -236,12 +242,28 @@ def test_the_history_tells_failures_and_retries_also_of_what_is_in_no_list(desk:
     assert desk.history(bucket="films", count=9) == []
 
 
-def test_the_gauges_tell_the_recovery_point_and_go_back_to_nothing(tables: Tables) -> None:
+def test_the_recovery_point_counts_what_the_populator_has_not_read(tables: Tables, topics: FileTopics) -> None:
+    rule = ReplicationRule("all", 1, True, Filter(), "copies", ("lyon",))
+    tables.put(f"{REPLICATION}uid", ReplicationRules((rule,)).to_json())
+    topics.create("log", 2)
+    topics.append("log", [Record("a", b"event")])
+    measured = ReplicationGauges(tables, topics, log_topic="log")
+    oldest = metrics.REPLICATION_OLDEST.labels("lyon")._value
+    measured.measure(now=time.time() + 100)
+    assert 99 <= oldest.get() <= 160
+    consumer = topics.consumer("log", POPULATOR_GROUP)
+    consumer.acknowledge(consumer.poll(10, 5.0))
+    consumer.close()
+    measured.measure(now=time.time() + 100)
+    assert oldest.get() == 0
+
+
+def test_the_gauges_tell_the_recovery_point_and_go_back_to_nothing(tables: Tables, topics: FileTopics) -> None:
     def told() -> list[float]:
         gauges = (metrics.REPLICATION_PENDING, metrics.REPLICATION_FAILED, metrics.REPLICATION_OLDEST)
         return [gauge.labels("lyon")._value.get() for gauge in gauges]
 
-    measured = ReplicationGauges(tables)
+    measured = ReplicationGauges(tables, topics, log_topic="log")
     replicated(tables, "a", {"lyon": Status.PENDING})
     replicated(tables, "b", {"lyon": Status.FAILED})
     measured.measure(now=NOW)

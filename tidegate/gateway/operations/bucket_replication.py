@@ -45,7 +45,8 @@ async def put_replication(exchange: Exchange, admission: Admission) -> None:
             )
         places = _places(rules, sites)
         for host, name in places:
-            if not claim(gateway.tables, host, name, bucket.pool):
+            at_host = [site for site, location in sites.items() if location.host == host]
+            if not claim(gateway.tables, host, name, bucket.pool, sites=at_host):
                 raise _anothers(name)
         before = gateway.tables.get(entry)
         earlier = ReplicationRules.from_json(before) if before is not None else None

@@ -44,7 +44,7 @@ class ReplicationHold:
         text = self._tables.get(entry_of(self._uid, key, version_id))
         if text is not None:
             return why_held(ReplicationRecord.from_json(text), hold_failed=self._hold_failed)
-        written_at = created_ns / _NS
+        written_at = _written_at(created_ns)
         if not _may_match(rules, key, written_at):
             return ""
         try:
@@ -57,6 +57,13 @@ class ReplicationHold:
         except NotFound:
             return ""  # it is gone, and whoever is to delete it will see that
         return "" if head is not None and is_shown_as_replica(head.headers) else NOT_NOTICED
+
+
+def _written_at(created_ns: int) -> float:
+    """A listing's time is the last moment that it can mean. What was written in the second in which the rules were put
+    counts as older there, as it does for backfills."""
+    is_second = (created_ns + 1) % _NS == 0
+    return created_ns // _NS if is_second else created_ns / _NS
 
 
 def _may_match(rules: ReplicationRules, key: str, written_at: float) -> bool:

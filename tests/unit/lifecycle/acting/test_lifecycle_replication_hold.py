@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from lifecycle_place import DAYS, LifecyclePlace, rule_set
@@ -16,7 +17,9 @@ from tidegate.core.records import Bucket
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.core.replication.replicas import COMPONENT_HEADER
 from tidegate.core.replication.rules import REPLICATION, ReplicationRule, ReplicationRules
+from tidegate.lifecycle.acting.replication_hold import ReplicationHold
 from tidegate.lifecycle.queries.inspection import Inspector
+from tidegate.ports import Store
 
 OLD = 1000.0
 NONCURRENT = (
@@ -113,6 +116,22 @@ def test_what_no_rule_matches_waits_for_nothing(scene: Scene) -> None:
     scene.store.put("k", OLD)
     assert scene.outcomes() == {"k": DONE}
     assert "head" not in scene.store.requests and "tags" not in scene.store.requests
+
+
+def test_what_was_written_in_the_second_of_the_rules_is_older_where_only_the_second_is_known(
+    place: LifecyclePlace,
+) -> None:
+    scene = Scene(place)
+    scene.rules(since=OLD + 0.4, markers=True)
+    rules = ReplicationRules.from_json(place.tables.get(REPLICATION + scene.bucket.uid) or "")
+    hold = ReplicationHold(place.tables, cast(Store, scene.store), "photos", scene.bucket.uid, hold_failed=False)
+
+    def why(created_ns: int) -> str:
+        return hold.why_held(rules, "k", "v", is_marker=True, created_ns=created_ns)
+
+    listed = int(OLD + 1) * 1_000_000_000 - 1
+    assert why(listed) == ""
+    assert why(listed + 1_000_000_000) != ""
 
 
 def test_tags_are_asked_for_where_they_decide(scene: Scene) -> None:
