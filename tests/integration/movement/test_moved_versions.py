@@ -189,6 +189,31 @@ def test_a_named_version_moved_while_versioning_is_suspended_is_deleted_with_its
     assert (history(world, bucket), world.placements(bucket)) == ([], [])
 
 
+def test_a_stub_never_replaces_the_null_version_below_it(world: MovingWorld, fresh_name: Callable[[str], str]) -> None:
+    """Also where versioning was suspended after the gateway had looked: here it does not hear of that."""
+    bucket = world.bucket(fresh_name("suspended"))
+    put(world, bucket, "zero")
+    world.set_versioning(bucket, "Enabled")
+    (named,) = put(world, bucket, "one")
+    url, key = direct_backend(world.service, world.key.pool)
+    s3_client(url, key).put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    assert world.move(bucket, "k", named) == "refused"
+    assert (body_of(world, bucket), body_of(world, bucket, "null")) == ("one", "zero")
+
+
+def test_a_version_does_not_move_back_over_the_null_version(
+    world: MovingWorld, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = world.bucket(fresh_name("suspended"))
+    put(world, bucket, "zero")
+    world.set_versioning(bucket, "Enabled")
+    (named,) = put(world, bucket, "one")
+    assert world.move(bucket, "k", named) == "placed"
+    world.set_versioning(bucket, "Suspended")
+    assert world.move_back(bucket, "k", named) == 403
+    assert (body_of(world, bucket), body_of(world, bucket, "null")) == ("one", "zero")
+
+
 def test_a_version_below_the_null_version_moves_only_if_the_store_keeps_the_null_version_current(
     world: MovingWorld, bucket: str
 ) -> None:

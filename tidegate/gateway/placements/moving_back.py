@@ -10,12 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.core.events import Event, EventKind
+from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.placements import STUB_HEADER, Placement, of_version
 from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes import event_builder
+from tidegate.gateway.changes.key_versions import stored_versions
 from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.placements import records
+from tidegate.gateway.placements.settling import would_replace_null
 from tidegate.gateway.placements.stubs import delete_stored
 
 if TYPE_CHECKING:
@@ -40,7 +42,13 @@ async def prepare(exchange: Exchange, admission: Admission) -> None:
 
 
 async def _check_again(exchange: Exchange, admission: Admission, version_id: str) -> None:
+    gateway, bucket, key = exchange.gateway, admission.bucket_name, admission.object_key
     await _check(exchange, admission, version_id)
+    if version_id == NULL_VERSION:
+        return
+    stored = await stored_versions(gateway, admission.pool, bucket, key)
+    if await would_replace_null(gateway, admission.pool, bucket, version_id, stored):
+        raise S3Error("AccessDenied", "versioning is suspended, and the data would replace the null version")
 
 
 async def _check(exchange: Exchange, admission: Admission, version_id: str) -> Placement:

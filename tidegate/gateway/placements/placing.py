@@ -74,12 +74,12 @@ async def place(exchange: Exchange, admission: Admission) -> None:
     view = await current_bucket(exchange, admission)
     if not view.has_placements:
         await records.mark_bucket(gateway, view.bucket.uid)
-        view = view._replace(has_placements=True)
     admission.has_placements = True
     admission.pool = await gateway.backends.awake(admission.pool)
     parts = await parts_of(exchange, admission, request.etag)
     change = exchange.change
     await change.lock([admission.object_key])
+    view = await current_bucket(exchange, admission)  # its versioning may have changed meanwhile
     try:
         change.open_intent(admission)
         record, is_new = await _placed(exchange, admission, view, request, parts)
@@ -144,7 +144,7 @@ async def _place_stored(
     listed = listed_version(stored, version_id)
     if admission.has_versions and any(name in headers for name in _LOCKED):
         raise NotPlaced("refused", "the version is locked")
-    if listed.is_latest and would_replace_null(view, version_id, stored):
+    if listed.is_latest and await would_replace_null(gateway, admission.pool, bucket.name, version_id, stored):
         raise NotPlaced("refused", "versioning is suspended, and a stub would replace the null version")
     if would_uncover(version_id, stored):
         raise NotPlaced("refused", _UNCOVERS)
@@ -182,9 +182,9 @@ def _compare(request: PlaceRequest, found: Identity) -> None:
 async def delete_original(exchange: Exchange, admission: Admission) -> None:
     """Deletes the original of a version that was moved. One that the record does not tell of is in use."""
     gateway, key, version_id = exchange.gateway, admission.object_key, admission.version_id
-    view = await current_bucket(exchange, admission)
     admission.pool = await gateway.backends.awake(admission.pool)
     await exchange.change.lock([key])
+    view = await current_bucket(exchange, admission)
     record = of_version(await records.of_key(gateway, view.bucket.uid, key), version_id)
     stored = await stored_versions(gateway, admission.pool, view.bucket.name, key)
     found = next((version for version in stored if version.version_id == version_id), None)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidegate.core import xml
 from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedVersion
 from tidegate.core.placements import STUB_HEADER, Placement, doubtful, must_stay, of_version, settled
-from tidegate.gateway.changes.key_versions import stored_versions
+from tidegate.gateway.changes.key_versions import ask_bucket, stored_versions
 from tidegate.gateway.placements import records
 from tidegate.gateway.placements.stubs import delete_stored, delete_version
 from tidegate.gateway.requests.directory import BucketView, Missing, PoolView
@@ -126,7 +127,7 @@ async def make_stub(
 ) -> Placement:
     """Gives the version, which is the current one, its stub, and notes that down. `stored` are the key's versions that
     the store had before. The version itself goes to deletion, if the store still has it."""
-    if would_replace_null(view, record.version_id, stored):
+    if await would_replace_null(gateway, pool, view.bucket.name, record.version_id, stored):
         logger.warning(
             "%s/%s: version %s is current and lies in %s, but a stub would replace the null version",
             record.bucket, record.key, record.version_id, record.location,
@@ -146,9 +147,12 @@ async def make_stub(
     return made
 
 
-def would_replace_null(view: BucketView, version_id: str, stored: Sequence[ListedVersion]) -> bool:
-    """Whether a stub for the version would take the place of the null version: while versioning is suspended, whatever
-    is put becomes that."""
-    if view.versioning is not Versioning.SUSPENDED or version_id == NULL_VERSION:
+async def would_replace_null(
+    gateway: Gateway, pool: PoolView, bucket: str, version_id: str, stored: Sequence[ListedVersion]
+) -> bool:
+    """Whether what is put for the version would take the place of the null version: while versioning is suspended,
+    whatever is put becomes that. The store is asked, since versioning may have been suspended a moment ago."""
+    if version_id == NULL_VERSION or not any(version.version_id == NULL_VERSION for version in stored):
         return False
-    return any(version.version_id == NULL_VERSION for version in stored)
+    answer = xml.parse_reply(await ask_bucket(gateway, pool, bucket, {"versioning": ""}))
+    return answer.fields.get("Status") == Versioning.SUSPENDED
