@@ -22,6 +22,7 @@ from tidegate.core.deletion_records import (
 from tidegate.core.pending_deletes import DataType, PendingDelete
 from tidegate.movement.deletion import Deleter, Result
 from tidegate.movement.deletion_audit import DeletionAudit
+from tidegate.movement.pending_deletes import AWAITING_GRACE
 from tidegate.movement.topics import DELETION_GROUP
 from tidegate.ports import Tables, Topics
 from tidegate.settings import DeletionSettings
@@ -110,7 +111,7 @@ class DeletionWorker:
                 ended.append((delivery, DeletionOutcome.INCOMPLETE, detail))
                 answers[number] = DONE
             elif task.not_before > self._now():
-                answers[number] = self._postponed(delivery, task.not_before)
+                answers[number] = self._awaiting_grace(delivery, task.location, task.not_before)
             else:
                 due[number] = task
         for number, result in zip(due, self._deleter.results(list(due.values())), strict=True):
@@ -148,6 +149,12 @@ class DeletionWorker:
         return Answer(Disposition.DEAD_LETTER, reason)
 
     # --- postponements ---------------------------------------------------------------------------
+
+    def _awaiting_grace(self, delivery: Delivery[_Task], location: str, not_before: float) -> Answer:
+        """Noted down, since it keeps no other location from being removed."""
+        entry = f"{AWAITING_GRACE}{location}/{delivery.origin}"
+        self._tables.put(entry, repr(not_before), expires_in=max(not_before - self._now(), 1.0))
+        return self._postponed(delivery, not_before)
 
     def _postponed(self, delivery: Delivery[_Task], not_before: float) -> Answer:
         """Noted down, since it raises the number of the next attempt."""

@@ -17,6 +17,7 @@ from tidegate.core.replication.rules import REPLICATION, ReplicationRules
 from tidegate.core.trash import TRASH, TrashRecord
 from tidegate.movement.location_check import CheckResult, check_store
 from tidegate.movement.move_records import MoveRecords
+from tidegate.movement.pending_deletes import AWAITING_GRACE
 from tidegate.movement.transfer_limits import TransferLimits
 from tidegate.pools.vault import Vault
 from tidegate.ports import Store, Tables
@@ -173,23 +174,31 @@ class Locations:
                     f"versions of bucket {version.bucket} are on their way to site {name}: try again when they have "
                     "arrived or failed (tidegate replication status)"
                 )
-        in_trash = 0
         for _, text in every(self._tables, TRASH):
-            in_trash += 1
             if needle in text and (kept := TrashRecord.from_json(text).placement).location == name:
                 raise Conflict(
                     f"location {name} keeps {kept.bucket}/{kept.key} and perhaps others that were deleted: "
                     "wait until their grace is over, or bring them back and move them"
                 )
-        # Data is sent to deletion before its record goes. What waits for the end of its grace has a record still.
+        if self._tables.scan(f"{AWAITING_GRACE}{name}/", limit=1):
+            raise Conflict(
+                f"pending deletes of data in location {name} wait for the end of a grace: try again when it is over"
+            )
+        # Data is sent to deletion before its record goes.
         until = time.monotonic() + patience_seconds
-        while (waiting := deletes_in_flight() - in_trash) > 0 and time.monotonic() < until:
+        while (waiting := self._due(deletes_in_flight)) > 0 and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
         if waiting > 0:
             raise Conflict(
                 f"pending deletes are not finished ({waiting}), perhaps of data in location {name}: "
                 "try again when they are (tidegate deletion status)"
             )
+
+    def _due(self, deletes_in_flight: Callable[[], int]) -> int:
+        """How many do not wait for the end of a grace. Those that do still wait when all are counted."""
+        ends = [float(text) for _, text in every(self._tables, AWAITING_GRACE)]
+        in_flight = deletes_in_flight()
+        return in_flight - sum(end > time.time() for end in ends)
 
     def _bucket_of(self, uid: str) -> str:
         """Its name; empty if it is gone, and whoever deleted it died before its rules were removed."""

@@ -18,6 +18,8 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.pending_deletes import PendingDelete
 from tidegate.ports import Record, Topics
 
+# Those that wait for the end of a grace, with its Unix time: `deletion/grace/LOCATION/ORIGIN` in the tables.
+AWAITING_GRACE = "deletion/grace/"
 _BATCH = 500
 _MOST_BELIEVED = 100_000
 

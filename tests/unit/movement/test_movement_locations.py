@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ from tidegate.core.trash import TrashRecord
 from tidegate.movement.location_views import view_location
 from tidegate.movement.locations import Locations
 from tidegate.movement.move_records import Move, MoveRecords, Tally
+from tidegate.movement.pending_deletes import AWAITING_GRACE
 from tidegate.pools.vault import Vault
 from tidegate.ports import Tables
 from tidegate.settings import load
@@ -193,9 +195,23 @@ def test_a_location_stays_while_deletes_are_pending_that_do_not_wait_for_a_grace
     kept = TrashRecord("id", placed("trash"), 1, until=2.0)
     tables.put(kept.entry, kept.to_json())
     with pytest.raises(Conflict, match=r"not finished \(1\).*deletion status"):
+        locations.remove("cold", lambda: 1)
+    tables.put(f"{AWAITING_GRACE}trash/deletion/0/1", repr(time.time() + 600))
+    with pytest.raises(Conflict, match=r"not finished \(1\).*deletion status"):
         locations.remove("cold", lambda: 2)
     assert locations.get("cold").name == "cold"
     locations.remove("cold", lambda: 1)
+
+
+def test_what_waited_for_the_end_of_a_grace_and_is_due_meanwhile_is_pending(
+    make: Make, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.movement.locations._PATIENCE_SECONDS", 0.1)
+    locations = make()
+    locations.create("cold", **OPTIONS)
+    tables.put(f"{AWAITING_GRACE}trash/deletion/0/1", repr(time.time()))
+    with pytest.raises(Conflict, match=r"not finished \(1\)"):
+        locations.remove("cold", lambda: 1)
 
 
 def test_a_removal_waits_for_deletes_that_were_just_sent(make: Make) -> None:
