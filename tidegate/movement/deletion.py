@@ -17,7 +17,7 @@ from tidegate.core.errors import Conflict, NotFound, TidegateError, Unavailable
 from tidegate.core.pending_deletes import Component, DataType, PendingDelete, is_owner, is_told_by_hash
 from tidegate.core.records import Bucket
 from tidegate.core.xml import MOST_DELETES, DeleteEntry
-from tidegate.movement.in_use import Owners
+from tidegate.movement.in_use import NotYet, Owners
 from tidegate.movement.pending_deletes import BelievedData
 from tidegate.ports import Store, StoredHead, Tables
 
@@ -42,10 +42,11 @@ class PoolStores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Without an outcome it failed, and may be tried again."""
+    """Without an outcome it failed, and may be tried again; or it was too early, where there is a `not_before`."""
 
     outcome: DeletionOutcome | None
     detail: str = ""
+    not_before: float = 0.0
 
 
 DELETED = Result(DeletionOutcome.DELETED)
@@ -89,7 +90,7 @@ class Deleter:
             try:
                 checked = self._checked(pending)
             except TidegateError as error:
-                found[number] = Result(None, str(error))
+                found[number] = Result(None, str(error), error.not_before if isinstance(error, NotYet) else 0.0)
                 if location and isinstance(error, Unavailable):
                     down[location] = found[number]
                 continue

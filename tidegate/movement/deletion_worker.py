@@ -120,6 +120,8 @@ class DeletionWorker:
         return [answers[number] for number in range(len(deliveries))]
 
     def _answer(self, delivery: Delivery[_Task], pending: PendingDelete, result: Result, ended: list[_Ended]) -> Answer:
+        if result.not_before:
+            return self._awaiting_grace(delivery, pending.location, result.not_before)
         if result.outcome is None:
             return self._failed(delivery, pending, result.detail, ended)
         if result.outcome is DeletionOutcome.IN_USE:

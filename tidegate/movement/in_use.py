@@ -18,7 +18,18 @@ from tidegate.core.trash import TrashRecord
 from tidegate.ports import Tables
 from tidegate.table_pages import every
 
+# Longer than a version that is being brought back takes. After that its restore was broken off.
+_RESTORE_SECONDS = 3600.0
+
 InUse = Callable[[PendingDelete], bool]
+
+
+class NotYet(Conflict):
+    """Whether data is in use is not known before a Unix time."""
+
+    def __init__(self, reason: str, not_before: float) -> None:
+        super().__init__(reason)
+        self.not_before = not_before
 
 
 class Owners:
@@ -65,18 +76,18 @@ def is_placed(tables: Tables, pending: PendingDelete, *, of_bucket: bool = False
 
 def is_kept(tables: Tables, pending: PendingDelete, now: Callable[[], float] = time.time) -> bool:
     """Of data in the trash. When its grace is over, the record goes before the data does: from then on nobody can bring
-    the version back. Whoever has brought it back meanwhile has written a placement first."""
+    the version back. Whoever brings it back writes a placement first, and then looks whether the record is still there.
+    """
     is_copied = _is_copied(tables, pending)
     found = _in_trash(tables, pending)
     if found is not None:
         text, record = found
-        if record.until > now():
+        # A message that is due stays so, also if the clock was set back.
+        if record.until > max(now(), pending.not_before):
             return True
-        if record.is_claimed:
-            raise Conflict(
-                f"{pending.bucket}/{pending.key} is being brought back from the trash; "
-                "if that was broken off, undelete it again"
-            )
+        if record.is_claimed and now() < record.until + _RESTORE_SECONDS:
+            reason = f"{pending.bucket}/{pending.key} is being brought back from the trash"
+            raise NotYet(reason, record.until + _RESTORE_SECONDS)
         if not tables.compare_and_set(record.entry, text, None):
             raise Conflict(f"the record of {pending.bucket}/{pending.key} in the trash is being changed")
     return is_copied or _has_placement(tables, pending)

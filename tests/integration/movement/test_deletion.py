@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
 from deletion_place import DeletionPlace, metric
 from deletion_store import DeletionStore
 
+from tidegate.assembly import open_location
 from tidegate.core.copies import entry_of as copy_entry
-from tidegate.core.errors import Unavailable
+from tidegate.core.errors import Conflict, Unavailable
 from tidegate.core.pending_deletes import Component, PendingDelete, owner_metadata
 from tidegate.core.trash import TrashRecord
+from tidegate.movement.locations import Locations
+from tidegate.pools.vault import Vault
 
 MakePlace = Callable[..., DeletionPlace]
 
@@ -401,5 +406,40 @@ def test_data_that_is_being_brought_back_waits_although_its_grace_is_over(make_p
     record = kept(place, pending, until=time.time() - 1, is_claimed=True)
     place.send(pending)
     place.finish()
-    assert place.outcomes() == ["given-up"] and place.holds(pending)
+    status = place.desk().status()
+    assert (status.in_flight, status.retrying, status.dead) == (1, 1, 0)
+    assert place.outcomes() == [] and place.holds(pending)
     assert place.tables.get(record.entry) is not None
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_data_whose_restore_was_broken_off_goes_unless_a_placement_stands(
+    place: DeletionPlace, is_placed: bool
+) -> None:
+    pending = changed(place.put(), component=Component.TRASH)
+    record = kept(place, pending, until=time.time() - 3601, is_claimed=True)
+    if is_placed:
+        place.place(pending)
+    place.send(pending)
+    place.finish()
+    assert place.outcomes() == ["in-use" if is_placed else "deleted"] and place.holds(pending) is is_placed
+    assert place.tables.get(record.entry) is None
+
+
+def test_what_waits_for_the_end_of_a_grace_without_a_record_keeps_its_own_location_alone(
+    place: DeletionPlace, tmp_path: Path
+) -> None:
+    with closing(Locations(place.tables, Vault.open(tmp_path), {}, open_location)) as locations:
+        for name in ("trash", "warm", "cold"):
+            given = {"endpoint": place.store.url, "bucket": name, "access_key": "k", "secret": "s", "now": 1.0}
+            locations.create(name, **given)  # type: ignore[arg-type]
+        brought_back = changed(place.put(), component=Component.TRASH, location="trash", not_before=time.time() + 600)
+        place.send(brought_back)
+        place.finish()
+        assert place.desk().in_flight() == 1
+        locations.remove("warm", place.desk().in_flight)
+        with pytest.raises(Conflict, match="location trash wait for the end of a grace"):
+            locations.remove("trash", place.desk().in_flight)
+        place.send(place.put())
+        with pytest.raises(Conflict, match=r"not finished \(1\)"):
+            locations.remove("cold", place.desk().in_flight)

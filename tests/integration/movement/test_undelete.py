@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from running_service import RunningService
@@ -235,6 +237,44 @@ def test_what_was_brought_back_outlives_the_grace(world: UndoWorld, name: str) -
     # Deleted again, this time by a client: its data goes like that of every moved object.
     world.s3.delete_object(Bucket=bucket, Key="k")
     world.wait_until(lambda: record.placement.data_key not in world.store.keys(prefix="trash/"), "the data goes")
+
+
+def test_what_a_broken_off_attempt_has_claimed_is_not_claimed_any_more_where_the_object_was_written_again(
+    world: UndoWorld, name: str
+) -> None:
+    bucket = world.bucket(name)
+    world.s3.put_object(Bucket=bucket, Key="k", Body=b"old")
+    world.service.cli("bucket", "purge", bucket, "--confirm", bucket)
+    (record,) = world.trash(bucket)
+    with world.tables() as tables:
+        tables.put(record.entry, replace(record, is_claimed=True).to_json())
+    world.s3.put_object(Bucket=bucket, Key="k", Body=b"anew")
+    assert world.undelete(bucket, "--dry-run")["kept"] == 1
+    assert world.trash(bucket) == [replace(record, is_claimed=True)]
+    assert world.undelete(bucket)["kept"] == 1
+    assert world.trash(bucket) == [record]
+    world.s3.delete_object(Bucket=bucket, Key="k")
+    assert world.undelete(bucket)["restored"] == 1
+    assert world.shown(bucket, "k")["Body"] == b"old"
+
+
+def test_after_the_end_of_the_grace_an_attempt_is_finished_only_where_it_has_brought_the_version_back(
+    world: UndoWorld, name: str
+) -> None:
+    bucket = world.bucket(name)
+    world.s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    world.service.cli("bucket", "purge", bucket, "--confirm", bucket)
+    (record,) = world.trash(bucket)
+    late = replace(record, until=time.time() - 1, is_claimed=True)
+    with world.tables() as tables:
+        tables.put(late.entry, late.to_json())
+        found = world.undelete(bucket)
+        assert (found["found"], found["gone"], found["restored"]) == (1, 1, 0)
+        assert world.trash(bucket) == [late] and world.keys(bucket) == set()
+        placement = late.restored("0" * 32, now_ns=time.time_ns())
+        tables.put(placement.entry, placement.to_json())
+    assert world.undelete(bucket)["restored"] == 1
+    assert world.trash(bucket) == [] and world.shown(bucket, "k")["Body"] == b"x"
 
 
 def test_a_pool_and_a_bucket_may_have_a_grace_of_their_own(world: UndoWorld, name: str) -> None:

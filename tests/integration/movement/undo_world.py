@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from second_store import SecondStore
 
 from tidegate.assembly import open_tables
 from tidegate.core.trash import TRASH, TrashRecord
+from tidegate.ports import Tables
 from tidegate.settings import restore
 
 OBJECTS = int(os.environ.get("UNDO_OBJECTS", "200"))
@@ -96,9 +97,14 @@ class UndoWorld:
         found.sort(key=lambda pair: (pair[0]["Key"], not pair[0]["IsLatest"], -pair[0]["LastModified"].timestamp()))
         return [(entry["Key"], entry["VersionId"], entry["IsLatest"], marker) for entry, marker in found]
 
-    def trash(self, bucket: str) -> list[TrashRecord]:
+    @contextmanager
+    def tables(self) -> Iterator[Tables]:
         settings = restore((self.service.data / "run" / "settings.json").read_text())
         with closing(open_tables(settings, self.service.data)) as tables:
+            yield tables
+
+    def trash(self, bucket: str) -> list[TrashRecord]:
+        with self.tables() as tables:
             found = [TrashRecord.from_json(text) for _, text in tables.scan(TRASH, limit=100_000)]
         return [record for record in found if record.placement.bucket == bucket]
 

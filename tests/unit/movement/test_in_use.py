@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tidegate.core.pending_deletes import Component, DataType, PendingDelete
 from tidegate.core.placements import Placement
 from tidegate.core.replication.records import ReplicationRecord, SiteState, Status
 from tidegate.core.trash import TrashRecord
-from tidegate.movement.in_use import Owners
+from tidegate.movement.in_use import NotYet, Owners, is_kept
 from tidegate.ports import Tables
 
 PLACED = Placement(
@@ -110,6 +111,27 @@ def test_data_is_in_use_by_whatever_name_its_bucket_is_known(
     tables.put(record.entry, record.to_json())
     assert Owners(tables).in_use(replace(PENDING, component=component, location="another-name"))
     assert not Owners(tables).in_use(replace(PENDING, component=component, data_key="p/uid/1"))
+
+
+def test_data_in_the_trash_is_due_when_its_message_is_though_the_clock_is_set_back(tables: Tables) -> None:
+    record = dataclasses.replace(KEPT, until=1000.0)
+    tables.put(record.entry, record.to_json())
+    pending = replace(PENDING, component=Component.TRASH, not_before=1000.0)
+    assert is_kept(tables, replace(pending, not_before=990.0), now=lambda: 995.0), "the message of an earlier attempt"
+    assert not is_kept(tables, pending, now=lambda: 995.0)
+    assert tables.get(record.entry) is None
+
+
+def test_a_claim_outlives_the_end_of_the_grace_for_an_hour(tables: Tables) -> None:
+    record = dataclasses.replace(KEPT, until=1000.0, is_claimed=True)
+    tables.put(record.entry, record.to_json())
+    pending = replace(PENDING, component=Component.TRASH, not_before=1000.0)
+    with pytest.raises(NotYet) as raised:
+        is_kept(tables, pending, now=lambda: 4599.0)
+    assert raised.value.not_before == 4600.0
+    assert tables.get(record.entry) is not None
+    assert not is_kept(tables, pending, now=lambda: 4600.0)
+    assert tables.get(record.entry) is None
 
 
 def replicated(tables: Tables, version_id: str, copy_id: str, *, site: str = "oslo", bucket: str = "copies") -> None:

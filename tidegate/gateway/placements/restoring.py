@@ -88,6 +88,8 @@ async def undelete(exchange: Exchange, admission: Admission) -> None:
     change = exchange.change
     await change.lock([admission.object_key])
     record, stored, reason = await _found(exchange, admission, view, request.id)
+    if record is not None and reason and not request.dry_run:
+        await _claim(gateway, record, is_claimed=False)  # an earlier attempt has brought nothing back
     if record is None or reason or request.dry_run:
         change.unlock()
         outcome = _GONE if record is None else _KEPT if reason else _RESTORED
@@ -118,6 +120,8 @@ async def _found(
     known = of_version(moved, record.placement.version_id)
     if known is not None and record.holds(known.location, known.data_key):
         return record, stored, ""  # an earlier attempt was cut off
+    if record.until <= time.time():
+        return None, [], "its grace is over"
     return record, stored, _why_kept(record, merged(stored, moved), view)
 
 
@@ -143,11 +147,15 @@ async def _restore(
     """The key is locked, and nothing has taken the version's place."""
     gateway, key = exchange.gateway, admission.object_key
     version_id = record.placement.version_id
-    claimed = await _claim(gateway, record)
+    await _claim(gateway, record, is_claimed=True)
     known = of_version(await records.of_key(gateway, view.bucket.uid, key), version_id)
     if known is None:
         known = record.restored(secrets.token_hex(16), now_ns=time.time_ns())
         await records.put(gateway, known, None)
+        # At the end of the grace the record goes before it is asked for the placement.
+        if await _call(gateway, lambda: gateway.tables.get(record.entry)) is None:
+            await records.release(gateway, known, "the grace is over")
+            raise Conflict(f"the grace of {view.bucket.name}/{key} is over")
     has_marker = any(each.is_marker and (each.version_id or NULL_VERSION) == version_id for each in stored)
     if has_marker and not known.has_stub:
         await make_stub(gateway, admission.pool, view, known, ())
@@ -156,18 +164,16 @@ async def _restore(
     await settle(gateway, admission.pool, view, key)
     if of_version(await records.of_key(gateway, view.bucket.uid, key), version_id) is None:
         raise Conflict(f"the version of {view.bucket.name}/{key} that was brought back is gone again")
-    await _call(gateway, lambda: gateway.tables.delete(claimed.entry))
+    await _call(gateway, lambda: gateway.tables.delete(record.entry))
 
 
-async def _claim(gateway: Gateway, record: TrashRecord) -> TrashRecord:
-    """From now on the end of the grace does not delete the data."""
-    claimed = replace(record, is_claimed=True)
-    before, after = record.to_json(), claimed.to_json()
+async def _claim(gateway: Gateway, record: TrashRecord, *, is_claimed: bool) -> None:
+    """What is claimed outlives the end of its grace for a while."""
+    before, after = record.to_json(), replace(record, is_claimed=is_claimed).to_json()
     if before != after and not await _call(
         gateway, lambda: gateway.tables.compare_and_set(record.entry, before, after)
     ):
         raise Conflict(f"the record of {record.placement.bucket}/{record.placement.key} in the trash was changed")
-    return claimed
 
 
 async def _events(exchange: Exchange, admission: Admission, version_id: str) -> list[Event]:
