@@ -5,7 +5,8 @@ sync covers everything that was written to the file before it, by whomever: who 
 its own batch needs none. Then the batch is *committed*, which readers see.
 
 A process that dies while it writes leaves a torn end. The next one that appends finds that it was writing, keeps the
-whole batches and cuts the rest off; so does everyone who opens the log, since after a power cut nobody remembers.
+whole batches and cuts the rest off; so does everyone who opens the log, since after a power cut nobody remembers. Room
+that nobody has written to is left as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tidegate.adapters.log_frames import batch_body, frame
@@ -25,6 +27,7 @@ from tidegate.ports import Record
 
 # What is read when a log is opened: small enough that this takes some milliseconds.
 SEGMENT_BYTES = 8 << 20
+_ROOM_BYTES = 256 * 1024
 _PROBE_BYTES = 64 * 1024
 
 
@@ -57,16 +60,11 @@ class LogAppender:
         self._commit(segment, end, cuts)
 
     def probe(self) -> None:
-        """Writes what is taken away again at once."""
+        """Makes some more room."""
         with self._state.lock:
             segment = self._writable()
-            self._state.is_writing = True
-            try:
-                write_all(segment.fd, bytes(_PROBE_BYTES), self._state.written - segment.base)
-                self._sync(segment)
-            finally:
-                os.ftruncate(segment.fd, self._state.written - segment.base)
-                self._state.is_writing = False
+            write_all(segment.fd, bytes(_PROBE_BYTES), segment.end - segment.base)
+            self._sync(segment)
 
     def trim(self, partition: int, before: int) -> None:
         """Forgets the records, and removes the segments that hold nothing else."""
@@ -91,7 +89,7 @@ class LogAppender:
     # With the lock held
 
     def _writable(self) -> OpenSegment:
-        """The segment to write to. The file ends where the last batch ends, and the tail is there, too."""
+        """The segment to write to. Behind the last batch there is nothing but room, and the tail is there, too."""
         segment = self._open_active()
         if self._state.is_writing:
             self._recover()
@@ -110,6 +108,7 @@ class LogAppender:
     def _begin_segment(self, last: OpenSegment) -> OpenSegment:
         """What the last one holds is committed first: nobody syncs it after this."""
         assert self._tail
+        last.cut(self._state.written)
         self._sync(last)
         base = self._state.committed = self._state.written
         first_batch = self._segments.begin(base, self._tail.ends)
@@ -130,8 +129,13 @@ class LogAppender:
         body = batch_body([(partition, ends[partition], section) for partition, section in sections.items()])
         data = frame(time.time(), body)
         start = self._tail.position
-        self._state.is_writing = True  # if this fails, the next one cuts off what there is of it
-        write_all(segment.fd, data, start - segment.base)
+        self._make_room(segment, start + len(data))
+        self._state.is_writing = True  # if this process dies, the next one cuts off what there is of it
+        try:
+            write_all(segment.fd, data, start - segment.base)
+        except OSError:
+            segment.cut(start)  # the zeros of the room could be all that it lacks
+            raise
         end = start + len(data)
         self._state.written = self._tail.position = end
         for partition, section in sections.items():
@@ -139,14 +143,17 @@ class LogAppender:
         self._state.is_writing = False
         return end
 
+    def _make_room(self, segment: OpenSegment, needed: int) -> None:
+        """Up to the position and beyond. A disk that has too little space for that may have enough for the batch."""
+        if needed > segment.end:
+            with suppress(OSError):
+                write_all(segment.fd, bytes(needed - segment.end + _ROOM_BYTES), segment.end - segment.base)
+
     def _recover(self) -> None:
         """Keeps the batches that are whole, on stable storage, and cuts off what follows them."""
         self._segments.look()
         segment = self._segments.open(self._segments.bases[-1])
         end = segment.end
-        if end == self._state.written == self._state.committed:
-            self._state.is_writing = False
-            return
         committed = max(self._state.committed, self._segments.bases[0])
         try:
             for _ in self._segments.batches(committed if committed <= end else segment.base, end):
@@ -155,7 +162,11 @@ class LogAppender:
             if error.position <= segment.base:
                 raise
             end = error.position
-            os.ftruncate(segment.fd, end - segment.base)
+            if not segment.is_room(end):
+                segment.cut(end)
+        if end == self._state.written == self._state.committed:
+            self._state.is_writing = False
+            return
         self._sync(segment)
         if end < self._state.written:
             self._state.cut(end)
@@ -175,7 +186,7 @@ class LogAppender:
         committed is taken away."""
         if self._state.committed >= segment.base:  # otherwise the log has not been opened since a power cut
             self._state.cut(self._state.committed)
-            os.ftruncate(segment.fd, self._state.committed - segment.base)
+            segment.cut(self._state.committed)
 
     # Without the lock
 

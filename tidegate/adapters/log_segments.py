@@ -1,7 +1,8 @@
 """The files of one topic's log: segments, which follow each other without a gap.
 
 A place in the log is a *position*: the bytes before it since the log began, headers included. A segment is named for
-the position at which it begins. No frame lies in two segments.
+the position at which it begins. No frame lies in two segments. The last one has *room* behind its last frame: zeros,
+which are no frame. What is written over them needs no other change of the file, and so is synced in half the time.
 """
 
 from __future__ import annotations
@@ -41,8 +42,15 @@ class OpenSegment:
 
     @property
     def end(self) -> int:
-        """The position at which the file ends."""
+        """The position at which the file ends, its room included."""
         return self.base + os.fstat(self.fd).st_size
+
+    def is_room(self, position: int) -> bool:
+        """Whether there is nothing but zeros from the position on."""
+        return not os.pread(self.fd, self.end - position, position - self.base).strip(b"\0")
+
+    def cut(self, position: int) -> None:
+        os.ftruncate(self.fd, position - self.base)
 
 
 class Segments:
