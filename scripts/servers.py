@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -35,6 +36,11 @@ TOOLS = Path(__file__).resolve().parent.parent / ".tools"
 KAFKA_HOME = TOOLS / f"kafka-{KAFKA_VERSION}"
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
+
+_FIRST_PORT = 27000
+_WORKER_PORTS = 800
+_MOST_WORKERS = 6
+_given_ports: set[int] = set()
 
 _IVY_MODULE = f"""
 <ivy-module version="2.0">
@@ -267,12 +273,19 @@ def _spark_workers(page_port: int) -> int | None:
 
 
 def free_port() -> int:
-    """One by chance, below those that the system gives to outgoing connections: nobody takes it before the server."""
-    while True:
-        port = 25000 + secrets.randbelow(7000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """One by chance, below those that the system gives to outgoing connections. Every worker of the tests has ports of
+    its own and gets none twice, not even that of a server that is stopped, until it has got all of them."""
+    first = _FIRST_PORT + _WORKER_PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _MOST_WORKERS)
+    ports = range(first, first + _WORKER_PORTS)
+    for _ in range(2):
+        left = [port for port in ports if port not in _given_ports]
+        for port in random.sample(left, len(left)):
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                _given_ports.add(port)
+                return port
+        _given_ports.clear()
+    raise ServerError(f"no port is free between {ports[0]} and {ports[-1]}")
 
 
 def _die_with_parent() -> None:
