@@ -80,7 +80,7 @@ def test_partitions_are_shared_out_evenly() -> None:
 
 
 def test_a_member_that_waits_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = FileTopics(tmp_path / "topics", lease_seconds=3.0)
+    topics = FileTopics(tmp_path / "topics", lease_seconds=6.0)
     topics.create("t", 2)
     consumers = [topics.consumer("t", "g") for _ in range(2)]
     for _ in range(3):
@@ -89,7 +89,7 @@ def test_a_member_that_waits_opens_no_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Database, "read", None)
     monkeypatch.setattr(Database, "write", None)
     monkeypatch.setattr(os, "open", None)
-    for _ in range(20):  # for longer than a lease
+    for _ in range(33):  # for longer than a lease
         for consumer in consumers:
             assert consumer.poll(10, 0.1) == []
     monkeypatch.undo()

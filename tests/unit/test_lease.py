@@ -87,10 +87,10 @@ def test_a_block_waits_for_its_turn_and_gives_up_in_time(tables: Tables) -> None
 
 
 def test_a_kept_lease_outlives_its_expiry_and_knows_when_it_is_lost(tables: Tables) -> None:
-    lease = Lease(tables, KEY, seconds=0.4)
+    lease = Lease(tables, KEY, seconds=2.0)
     assert lease.try_acquire()
-    with KeptLease(lease, seconds=0.4) as kept:
-        time.sleep(1.0)
+    with KeptLease(lease, seconds=2.0) as kept:
+        time.sleep(3.0)
         assert not kept.lost and tables.get(KEY) is not None
         tables.put(KEY, "another", expires_in=60)
         deadline = time.monotonic() + 10

@@ -122,9 +122,9 @@ def test_an_old_entry_is_read_again(records: Records, counted: CountedTables) ->
 
 def test_an_entry_in_use_is_read_again_before_it_gets_old(records: Records, counted: CountedTables) -> None:
     async def main() -> None:
-        directory = directory_on(records, counted, life=3)
+        directory = directory_on(records, counted, life=10)
         await loaded_bucket(directory, "physics-bucket")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while counted.read.count("bk:physics-bucket") < 2:
                 directory.bucket("physics-bucket")  # never missing
                 await asyncio.sleep(0.02)
