@@ -519,7 +519,7 @@ _INTERNAL = (
         "PUT",
         "tidegate-data",
         parameters=_VERSION,
-        headers=moving_back.DESCRIBED,
+        headers=moving_back.DESCRIBED | {b"if-match"},
         has_metadata=True,
         body=DATA,
         prepare=moving_back.prepare,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidegate.core.errors import Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.placements import STUB_HEADER, Placement, of_version
 from tidegate.core.s3errors import S3Error
@@ -17,8 +18,9 @@ from tidegate.gateway.changes import event_builder
 from tidegate.gateway.changes.key_versions import stored_versions
 from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.placements import records
-from tidegate.gateway.placements.settling import would_replace_null
-from tidegate.gateway.placements.stubs import delete_stored
+from tidegate.gateway.placements.settling import is_suspended, would_replace_null
+from tidegate.gateway.placements.stored_version import identity_of
+from tidegate.gateway.placements.stubs import delete_stored, shown, stub_name
 
 if TYPE_CHECKING:
     from tidegate.gateway.requests.admission import Admission
@@ -33,17 +35,36 @@ DESCRIBED = frozenset(
 async def prepare(exchange: Exchange, admission: Admission) -> None:
     """Before the data comes in: what is asked for must be a version that lies where the worker read it."""
     record = await _check(exchange, admission, admission.version_id)
+    admission.pool = await exchange.gateway.backends.awake(admission.pool)
+    etag = await _stub_etag(exchange, admission, record)
     version_id, admission.parameters = record.version_id, {}
     own = {name.lower().encode(): value.encode("latin-1") for name, value in record.headers}
     described = {name: value for name, value in own.items() if name.startswith(b"x-amz-meta-") or name in DESCRIBED}
-    admission.headers = described | {STUB_HEADER.encode(): record.stub_name.encode()}
-    admission.before_commit = partial(_check_again, exchange, admission, version_id)
+    own_headers = {STUB_HEADER.encode(): record.stub_name.encode()}
+    if not record.stub_id or not await is_suspended(exchange.gateway, admission.pool, admission.bucket_name):
+        # A store may carry the request out when the gateway has long given up, and the key is free. What a client has
+        # put since has another ETag than the stub, unless it is empty, or was moved as well. While versioning is
+        # suspended, SeaweedFS compares with the null version alone.
+        own_headers[b"if-match"] = f'"{etag}"'.encode()
+    admission.headers = described | own_headers
+    admission.before_commit = partial(_check_again, exchange, admission, version_id, etag)
     exchange.noted = version_id
 
 
-async def _check_again(exchange: Exchange, admission: Admission, version_id: str) -> None:
+async def _stub_etag(exchange: Exchange, admission: Admission, record: Placement) -> str:
+    """The ETag of the stub. An attempt whose answer was lost may have put the data in its place."""
+    head = await shown(exchange.gateway, admission.pool, admission.bucket_name, admission.object_key)
+    if stub_name(head) != record.stub_name:
+        raise Unavailable("the backend does not show the stub of the version")
+    return identity_of(head).etag
+
+
+async def _check_again(exchange: Exchange, admission: Admission, version_id: str, etag: str) -> None:
+    """The key is locked. What an earlier attempt has changed since the request began is no reason to give up."""
     gateway, bucket, key = exchange.gateway, admission.bucket_name, admission.object_key
-    await _check(exchange, admission, version_id)
+    record = await _check(exchange, admission, version_id)
+    if await _stub_etag(exchange, admission, record) != etag:
+        raise Unavailable("the stub of the version was changed by an earlier attempt")
     if version_id == NULL_VERSION:
         return
     stored = await stored_versions(gateway, admission.pool, bucket, key)

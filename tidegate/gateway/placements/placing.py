@@ -6,6 +6,7 @@ Each is safe to repeat. A version that is not the one that was copied any more i
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,14 @@ from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.identities import Identity, holds
 from tidegate.core.key_versions import would_uncover
+from tidegate.core.listings import ListedVersion
 from tidegate.core.placements import Placement, is_original, of_version
 from tidegate.core.s3errors import S3Error
 from tidegate.core.xml import DeleteEntry
 from tidegate.gateway.changes import event_builder
 from tidegate.gateway.changes.key_versions import stored_versions
 from tidegate.gateway.placements import records
-from tidegate.gateway.placements.settling import make_stub, settle, stub_names, would_replace_null
+from tidegate.gateway.placements.settling import make_stub, replaced_etag, settle, stub_names, would_replace_null
 from tidegate.gateway.placements.stored_version import (
     NotPlaced,
     describe,
@@ -107,9 +109,15 @@ async def _placed(
         # An earlier attempt was cut off: what it left undone is done now.
         await settle(gateway, admission.pool, view, key)
         return known, False
+    return await _place_again(exchange, admission, view, request, known), True
+
+
+async def _place_again(
+    exchange: Exchange, admission: Admission, view: BucketView, request: PlaceRequest, known: Placement
+) -> Placement:
+    """A version that lies elsewhere already, or did, and was moved back."""
+    gateway = exchange.gateway
     _compare(request, Identity(known.etag, known.size, known.last_modified))
-    if known.location:
-        await records.send(gateway, [records.pending_data(known, "moved on")])
     moved = replace(
         known,
         location=request.location,
@@ -118,12 +126,18 @@ async def _placed(
         storage_class=request.storage_class,
         moved_ns=time.time_ns(),
     )
+    if known.location:
+        await records.send(gateway, [records.pending_data(known, "moved on")])
+        await _put(gateway, moved, known)
+        return moved
+    # What holds the data becomes an empty stub again.
+    stored = await stored_versions(gateway, admission.pool, view.bucket.name, known.key)
+    await _check_null(gateway, admission, known.version_id, stored)
+    if_match = await replaced_etag(gateway, admission.pool, view, known, stored)
     await _put(gateway, moved, known)
-    if not known.location:
-        # It had been moved back: what holds the data becomes an empty stub again.
-        moved = await make_stub(gateway, admission.pool, view, moved, ())
-        await delete_stored(gateway, admission.pool, known, unless=moved.stub_id)
-    return moved, True
+    moved = await _with_stub(gateway, admission, view, moved, known, stored, if_match)
+    await delete_stored(gateway, admission.pool, known, unless=moved.stub_id)
+    return moved
 
 
 async def _place_stored(
@@ -144,8 +158,8 @@ async def _place_stored(
     listed = listed_version(stored, version_id)
     if admission.has_versions and any(name in headers for name in _LOCKED):
         raise NotPlaced("refused", "the version is locked")
-    if listed.is_latest and await would_replace_null(gateway, admission.pool, bucket.name, version_id, stored):
-        raise NotPlaced("refused", "versioning is suspended, and a stub would replace the null version")
+    if listed.is_latest:
+        await _check_null(gateway, admission, version_id, stored)
     if would_uncover(version_id, stored):
         raise NotPlaced("refused", _UNCOVERS)
     described = await describe(exchange, admission, head, stored, moved_before, parts)
@@ -162,7 +176,32 @@ async def _place_stored(
         # Whoever comes to delete the original before its record is there finds it in use, and looks again.
         await records.send(gateway, [records.pending_original(record)])
     await _put(gateway, record, None)
-    return await make_stub(gateway, admission.pool, view, record, stored) if listed.is_latest else record
+    if not listed.is_latest:
+        return record
+    return await _with_stub(gateway, admission, view, record, None, stored, record.etag)
+
+
+async def _check_null(gateway: Gateway, admission: Admission, version_id: str, stored: Sequence[ListedVersion]) -> None:
+    if await would_replace_null(gateway, admission.pool, admission.bucket_name, version_id, stored):
+        raise NotPlaced("refused", "versioning is suspended, and a stub would replace the null version")
+
+
+async def _with_stub(
+    gateway: Gateway,
+    admission: Admission,
+    view: BucketView,
+    record: Placement,
+    before: Placement | None,
+    stored: Sequence[ListedVersion],
+    if_match: str,
+) -> Placement:
+    """The record with its stub. If the store has another current version by now, what stood before the record stands
+    there again."""
+    try:
+        return await make_stub(gateway, admission.pool, view, record, stored, if_match=if_match)
+    except S3Error:
+        await records.take_back(gateway, record, before)
+        raise NotPlaced("changed", "it was replaced") from None
 
 
 async def _put(gateway: Gateway, record: Placement, before: Placement | None) -> None:

@@ -17,11 +17,14 @@ from tidegate.core.events import NULL_VERSION
 from tidegate.core.lifecycle.subjects import Versioning
 from tidegate.core.listings import ListedVersion
 from tidegate.core.placements import STUB_HEADER, Placement, doubtful, must_stay, of_version, settled
+from tidegate.core.s3errors import S3Error
 from tidegate.gateway.changes.key_versions import ask_bucket, stored_versions
+from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.placements import records
-from tidegate.gateway.placements.stubs import delete_stored, delete_version
+from tidegate.gateway.placements.stored_version import identity_of
+from tidegate.gateway.placements.stubs import delete_stored, delete_version, shown, stub_name
 from tidegate.gateway.requests.directory import BucketView, Missing, PoolView
-from tidegate.gateway.requests.forwarding import ask_signed, object_path, version_query
+from tidegate.gateway.requests.forwarding import ask_signed, object_path
 
 if TYPE_CHECKING:
     from tidegate.gateway.gateway import Gateway
@@ -83,7 +86,11 @@ async def settle(gateway: Gateway, pool: PoolView, view: BucketView, key: str, *
         before[record.version_id] = record
     if outcome.promoted is not None:
         known = before[outcome.promoted.version_id]
-        made = await make_stub(gateway, pool, view, known, stored)
+        if_match = await replaced_etag(gateway, pool, view, known, stored)
+        try:
+            made = await make_stub(gateway, pool, view, known, stored, if_match=if_match)
+        except S3Error:
+            raise Unavailable(f"the current version of {known.bucket}/{key} was changed by somebody else") from None
         await delete_stored(gateway, pool, known, unless=made.stub_id)
     for version_id in outcome.stale:
         await delete_version(gateway, pool, view.bucket.name, key, version_id)
@@ -114,30 +121,32 @@ async def stub_names(
 
 
 async def _stub_name(gateway: Gateway, pool: PoolView, view: BucketView, key: str, version_id: str) -> str:
-    """What record the metadata of a version in the store names; "" for no stub. A client's encrypted object, which is
-    not shown, is none. A store that has trouble tells nothing: data must not be released for that."""
-    reply = await ask_signed(gateway, pool, b"HEAD", object_path(view.bucket.name, key), version_query(version_id))
-    if reply.head.status not in (200, 400, 403, 404, 405):
-        raise Unavailable(f"the backend does not show what it has stored ({reply.head.status})")
-    return reply.head.headers.get(STUB_HEADER.encode(), b"").decode("latin-1")
+    return stub_name(await shown(gateway, pool, view.bucket.name, key, version_id))
 
 
 async def make_stub(
-    gateway: Gateway, pool: PoolView, view: BucketView, record: Placement, stored: Sequence[ListedVersion]
+    gateway: Gateway,
+    pool: PoolView,
+    view: BucketView,
+    record: Placement,
+    stored: Sequence[ListedVersion],
+    *,
+    if_match: str = "",
 ) -> Placement:
     """Gives the version, which is the current one, its stub, and notes that down. `stored` are the key's versions that
-    the store had before. The version itself goes to deletion, if the store still has it."""
+    the store had before. The version itself goes to deletion, if the store still has it.
+
+    `if_match` is the ETag of what the store has as the current version now. Raises `S3Error` if something else is that
+    by the time at which the store gets to the request.
+    """
     if await would_replace_null(gateway, pool, view.bucket.name, record.version_id, stored):
         logger.warning(
             "%s/%s: version %s is current and lies in %s, but a stub would replace the null version",
             record.bucket, record.key, record.version_id, record.location,
         )  # fmt: skip
         return record
-    headers = [(STUB_HEADER.encode(), record.stub_name.encode())]
-    reply = await ask_signed(gateway, pool, b"PUT", object_path(view.bucket.name, record.key), headers=headers)
-    if reply.head.status != 200:
-        raise Unavailable(f"the backend does not take the stub of a moved object ({reply.head.status})")
-    stub_id = reply.head.headers.get(b"x-amz-version-id", b"").decode("latin-1")
+    head = await _put_stub(gateway, pool, record, if_match)
+    stub_id = head.headers.get(b"x-amz-version-id", b"").decode("latin-1")
     is_elsewhere = (stub_id or NULL_VERSION) != record.version_id
     has_original = is_elsewhere and any(version.version_id == record.version_id for version in stored)
     made = replace(record, has_stub=True, stub_id=stub_id, is_current=True, has_original=has_original)
@@ -147,6 +156,40 @@ async def make_stub(
     return made
 
 
+async def _put_stub(gateway: Gateway, pool: PoolView, record: Placement, if_match: str) -> ResponseHead:
+    """What the store answers, or shows of the stub. A store may carry the request out when the gateway has long given
+    up, and the key is free: a stub takes the place of nothing that a client has put since, but of an object with the
+    same ETag."""
+    path = object_path(record.bucket, record.key)
+    headers = [(STUB_HEADER.encode(), record.stub_name.encode())]
+    conditions = [(b"if-match", f'"{if_match}"'.encode())] if if_match else []
+    head = (await ask_signed(gateway, pool, b"PUT", path, headers=headers + conditions)).head
+    if conditions and head.status in (404, 412):
+        found = await shown(gateway, pool, record.bucket, record.key)
+        identity = identity_of(found) if found.status == 200 else None
+        if identity is not None and stub_name(found) == record.stub_name and not identity.size:
+            return found  # an earlier attempt, whose answer was lost, has put it
+        if identity is None or identity.etag != if_match:
+            raise S3Error("PreconditionFailed")
+        # While versioning is suspended, SeaweedFS compares with the null version alone, whatever is current.
+        head = (await ask_signed(gateway, pool, b"PUT", path, headers=headers)).head
+    if head.status != 200:
+        raise Unavailable(f"the backend does not take the stub of a moved object ({head.status})")
+    return head
+
+
+async def replaced_etag(
+    gateway: Gateway, pool: PoolView, view: BucketView, record: Placement, stored: Sequence[ListedVersion]
+) -> str:
+    """The ETag of what the store has as the current version, before the record's version gets a stub; "" for none."""
+    if not stored or stored[0].is_marker:
+        return ""
+    if not record.has_stub and (stored[0].version_id or NULL_VERSION) == record.version_id:
+        return record.etag
+    head = await shown(gateway, pool, view.bucket.name, record.key)
+    return identity_of(head).etag if head.status == 200 else ""
+
+
 async def would_replace_null(
     gateway: Gateway, pool: PoolView, bucket: str, version_id: str, stored: Sequence[ListedVersion]
 ) -> bool:
@@ -154,5 +197,9 @@ async def would_replace_null(
     whatever is put becomes that. The store is asked, since versioning may have been suspended a moment ago."""
     if version_id == NULL_VERSION or not any(version.version_id == NULL_VERSION for version in stored):
         return False
+    return await is_suspended(gateway, pool, bucket)
+
+
+async def is_suspended(gateway: Gateway, pool: PoolView, bucket: str) -> bool:
     answer = xml.parse_reply(await ask_bucket(gateway, pool, bucket, {"versioning": ""}))
     return answer.fields.get("Status") == Versioning.SUSPENDED

@@ -151,7 +151,7 @@ def _headers(admission: Admission) -> list[Pair]:
     given = admission.headers
     operation = admission.operation
     headers = [(name, value.strip()) for name, value in passed_on(operation, given)]
-    if admission.before_commit is not None:  # which compares them itself
+    if admission.before_commit is not None and not operation.is_internal:  # which compares those of clients itself
         headers = [(name, value) for name, value in headers if name not in CONDITIONS_OF_WRITES]
     if operation.has_metadata:
         if admission.tags:
