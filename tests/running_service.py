@@ -31,11 +31,11 @@ SETTINGS: dict[str, Any] = {
     # What tests are done with shall not go on using the machine.
     "pools.idle_seconds": 120,
     "pools.watch_seconds": 0.2,
-    "pools.mutex_seconds": 5,
+    "pools.mutex_seconds": 15,
     "pools.retry_seconds": 0.5,
 }
-_START_SECONDS = 60
-_STOP_SECONDS = 30
+_START_SECONDS = 120
+_STOP_SECONDS = 60
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
 from full_disk import needs_small_disk
 from open_places import open_place
 from small_disk import SmallDiskService, Writers, linked, until
@@ -41,7 +43,8 @@ def filled(request: pytest.FixtureRequest, place: Path) -> Iterator[tuple[SmallD
     if part in ("tables", "topics"):
         name = "tables.db" if part == "tables" else "topics"
         linked(data, name, small / name)
-    service = SmallDiskService(data, {"lifecycle.engine": "listing"}, small=small)
+    # A manager's entry is to expire while the disk is full.
+    service = SmallDiskService(data, {"lifecycle.engine": "listing", "pools.mutex_seconds": 5}, small=small)
     try:
         service.start()
         options = ["--directory", str(small / "pool")] if part == "pool" else []
@@ -52,6 +55,15 @@ def filled(request: pytest.FixtureRequest, place: Path) -> Iterator[tuple[SmallD
         service.end()
 
 
+def all_know(service: SmallDiskService, writers: Writers) -> bool:
+    """Whether each gateway has said that it takes in no data. It looks at the disk of a pool once it was asked for a
+    change there; a new connection may come to any of them."""
+    with suppress(BotoCoreError, ClientError):
+        writers.client().delete_object(Bucket=BUCKET, Key="never-there")
+    said = re.findall(r" gateway\[(\d+)\] .* no data is taken in there", service.log())
+    return set(service.parts()["tidegate.gateway.serve"]) <= set(map(int, said))
+
+
 def test_a_disk_that_was_full_costs_nothing_that_was_acknowledged(filled: Any) -> None:
     service, writers, full_seconds = filled
     with writers:
@@ -59,7 +71,7 @@ def test_a_disk_that_was_full_costs_nothing_that_was_acknowledged(filled: Any) -
         before = service.parts()
         service.fill()
         writers.some_refused(20, 120)
-        time.sleep(3)  # each gateway finds out for itself
+        until(lambda: all_know(service, writers), 120, "each gateway finds out for itself")
         writers.some_refused(20, 120)
         stored = writers.stored()
         time.sleep(full_seconds)
