@@ -103,7 +103,7 @@ def test_a_view_shows_what_is_needed_takes_no_files_and_is_no_one_else_s() -> No
         (place / "closed" / "b c" / "file").write_text("shown")
         (place / "closed").chmod(0o700)
         command = ["unshare", "-Urm", sys.executable, "-c", IN_A_VIEW, str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert (done.stdout, done.stderr) == ("seen\n", "")
         assert (place / "closed" / "data" / "new").read_text() == "the same files"
         assert sorted(path.name for path in (place / "closed").iterdir()) == ["b c", "data", "hidden"]

@@ -36,9 +36,9 @@ def tight(tmp_path_factory: pytest.TempPathFactory, _clean_environment: None) ->
         {
             "gateway.processes": 1,
             "lifecycle.enabled": False,
-            "gateway.head_seconds": 1,
+            "gateway.head_seconds": 3,
             "gateway.idle_seconds": 2,
-            "gateway.stall_seconds": 2,
+            "gateway.stall_seconds": 4,
             "gateway.access_seconds": 0.5,
             "gateway.direct_domain": "direct.test",
             "gateway.trusted_hosts": '["127.0.0.1", "127.0.0.32/30"]',

@@ -17,7 +17,7 @@ from tidegate.core.events import Event
 from tidegate.core.records import GatewayEntry
 from tidegate.gateway.changes import intents
 
-HEALING_SECONDS = 60
+HEALING_SECONDS = 180
 
 
 class Shown(NamedTuple):

@@ -120,7 +120,7 @@ class LoneGateway:
 
     pool = "scripted"
     bucket = "scripted-bucket"
-    overrides: ClassVar[tuple[str, ...]] = ("gateway.backend_seconds=3", "gateway.stall_seconds=5", "log.access=file")
+    overrides: ClassVar[tuple[str, ...]] = ("gateway.backend_seconds=10", "gateway.stall_seconds=10", "log.access=file")
 
     def __init__(self, data: Path, store: Store, *settings: str) -> None:
         self.data = data

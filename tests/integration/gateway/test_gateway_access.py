@@ -62,7 +62,7 @@ def test_a_deleted_key_is_refused_at_once(place: Place) -> None:
 
 def test_a_key_ends_at_its_expiry(place: Place) -> None:
     with place.service.api() as api:
-        made = api.post(f"/api/v1/pools/{place.key.pool}/keys", json={"expires_at": time.time() + 6}).json()
+        made = api.post(f"/api/v1/pools/{place.key.pool}/keys", json={"expires_at": time.time() + 15}).json()
     key = PoolKey(place.key.pool, made["access_key"], made["secret_key"])
     assert ask_as(place, key, "GET", place.path()).status == 200
     until(lambda: ask_as(place, key, "GET", place.path()).code == "InvalidAccessKeyId")

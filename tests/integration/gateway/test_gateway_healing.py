@@ -23,7 +23,8 @@ from tidegate.core.events import EventKind
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, _clean_environment: None) -> Iterator[Place]:
-    service = RunningService(tmp_path_factory.mktemp("healing") / "data", {"gateway.processes": 2})
+    settings = {"gateway.processes": 2, "gateway.healing_seconds": 10}
+    service = RunningService(tmp_path_factory.mktemp("healing") / "data", settings)
     try:
         yield busy_place(service.start())
     finally:

@@ -18,7 +18,7 @@ from tidegate.core.xml_writer import iso_time
 from tidegate.gateway.changes import intents
 
 # Time for two looks of the healer at each change.
-HEALING_SECONDS = 8
+HEALING_SECONDS = 15
 AN_HOUR = 3600
 NO_UPLOADS = b"<ListMultipartUploadsResult/>"
 NO_TAGS = b"<Tagging><TagSet/></Tagging>"

@@ -88,9 +88,9 @@ def test_a_body_that_moves_slowly_is_not_taken_for_one_that_stops(tight: Place) 
     head = request_head(tight.url, tight.key, "PUT", tight.path(key), payload=UNSIGNED_PAYLOAD, length=size)
     with tight.wire() as wire:
         wire.send(head)
-        for _ in range(10):  # five seconds in all, far less in each two than would be worth waking up for
+        for _ in range(10):  # eight seconds in all, far less in each four than would be worth waking up for
             wire.send(b"x" * 1000)
-            time.sleep(0.5)
+            time.sleep(0.8)
         assert wire.ask(b"x" * (size - 10_000)).status == 200
     assert tight.stored(key) == b"x" * size
 
@@ -112,9 +112,9 @@ def test_a_reader_that_takes_little_at_a_time_is_not_cut_off(tight: Place) -> No
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         wire.send(tight.request("GET", tight.path("for-slow-readers")))
         assert wire.head().status == 200
-        for _ in range(24):  # six seconds, three times as long as a stall may last
+        for _ in range(24):  # nearly ten seconds, more than twice as long as a stall may last
             wire.read(40_000)
-            time.sleep(0.25)
+            time.sleep(0.4)
         assert wire.read(24 * MIB - 24 * 40_000) == bytes(24 * MIB - 24 * 40_000)
 
 

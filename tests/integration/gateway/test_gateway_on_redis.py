@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, _clean_environment: None) ->
         (data / "tidegate.toml").write_text(
             f'[tables]\nbackend = "redis"\nredis_url = "redis://{redis.address}/0"\nredis_namespace = "turns"\n'
         )
-        service = RunningService(data)
+        service = RunningService(data, {"gateway.healing_seconds": 10})
         try:
             yield busy_place(service.start())
         finally:

@@ -216,7 +216,7 @@ def test_root_is_no_service_account(tmp_path: Path) -> None:
 @needs_root
 def test_a_root_that_is_not_the_machine_s_is_told_that_it_cannot_give_files_away(tmp_path: Path) -> None:
     command = [str(TIDEGATE), "up", "--data", str(tmp_path / "data")]
-    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "cannot be given to the account tidegate" in done.stderr
 

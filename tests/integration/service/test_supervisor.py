@@ -65,7 +65,7 @@ def test_a_second_start_on_the_same_directory_is_refused_and_names_the_first(ser
 def test_a_second_service_on_the_same_port_is_refused(service: RunningService, tmp_path: Path) -> None:
     port = service.s3_url.rpartition(":")[2]
     command = [str(TIDEGATE), "up", "--data", str(tmp_path / "other"), "--set", f"gateway.port={port}"]
-    done = subprocess.run([*command, "--set", "api.port=0"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--set", "api.port=0"], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     assert f"port {port}" in done.stderr
     assert not (tmp_path / "other" / "run" / "endpoints.json").exists()
@@ -73,7 +73,7 @@ def test_a_second_service_on_the_same_port_is_refused(service: RunningService, t
 
 def test_bad_settings_end_the_start_with_a_message(tmp_path: Path) -> None:
     command = [str(TIDEGATE), "up", "--data", str(tmp_path / "data"), "--set", "gateway.port=many"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     assert "gateway.port" in done.stderr
     assert "Traceback" not in done.stderr
@@ -292,7 +292,7 @@ def test_gateway_and_api_speak_tls_when_they_have_a_certificate(
 
 def test_a_certificate_that_cannot_be_read_is_refused_before_anything_starts(tmp_path: Path) -> None:
     command = [str(TIDEGATE), "up", "--data", str(tmp_path / "data"), "--set", "gateway.tls_certificate=/none.pem"]
-    done = subprocess.run([*command, "--set", "gateway.tls_key=/none.key"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--set", "gateway.tls_key=/none.key"], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     assert "gateway.tls_certificate" in done.stderr
 

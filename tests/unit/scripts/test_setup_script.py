@@ -34,7 +34,7 @@ class Machine:
     def setup(self, *kind: str) -> subprocess.CompletedProcess[str]:
         script = str(self.project / "scripts" / "setup.sh")
         environment = {"PATH": str(self.programs)}
-        return subprocess.run([script, *kind], env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run([script, *kind], env=environment, capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture
