@@ -105,11 +105,11 @@ def test_entries_that_somebody_removed_are_put_back(world: World) -> None:
 
 
 def test_an_idle_backend_is_stopped_but_not_while_it_is_used(make: Callable[..., World]) -> None:
-    world = make("pools.idle_seconds=1.5")
+    world = make("pools.idle_seconds=4")
     world.create("demo")
     world.wake("demo")
     backend = world.backend("demo").pid
-    until = time.monotonic() + 4
+    until = time.monotonic() + 9
     while time.monotonic() < until:
         world.tables.put("ts:demo", repr(time.time()))
         assert alive(backend)
@@ -188,11 +188,13 @@ def test_stopping_a_pool_ends_manager_and_backend_and_it_can_be_woken_again(worl
     assert world.wake("demo")
 
 
-def test_a_manager_told_to_end_while_it_starts_leaves_nothing(world: World) -> None:
+def test_a_manager_told_to_end_while_it_starts_leaves_nothing(make: Callable[..., World]) -> None:
+    world = make("pools.stop_seconds=0.5")
     world.create("demo")
     command = manager_command(world.data, "demo", world.settings)
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as manager:
-        wait_until(lambda: backends_in(world.registry.pool("demo").directory))
+        (backend,) = wait_until(lambda: backends_in(world.registry.pool("demo").directory))
+        os.kill(backend, signal.SIGSTOP)  # it is not ready before the manager is told
         manager.terminate()
         line, _ = manager.communicate()
     assert b"SIGTERM" in line
@@ -236,7 +238,7 @@ def test_without_free_ports_a_pool_is_not_yet_inoperable(make: Callable[..., Wor
 @contextmanager
 def taken_port() -> Iterator[int]:
     with socket.socket() as taken:
-        for port in range(26000, 30000, 20):
+        for port in range(31800, 32000, 20):
             try:
                 taken.bind(("127.0.0.1", port))
             except OSError:

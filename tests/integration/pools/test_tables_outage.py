@@ -34,9 +34,7 @@ def test_a_short_outage_is_survived_and_a_long_one_stops_the_backend(tmp_path: P
 
     (tmp_path / "redis").mkdir()
     with servers.redis_server(tmp_path / "redis") as redis:
-        world = make_world(
-            tmp_path, "tables.backend=redis", f"tables.redis_url=redis://{redis.address}/0", "pools.mutex_seconds=5"
-        )
+        world = make_world(tmp_path, "tables.backend=redis", f"tables.redis_url=redis://{redis.address}/0")
         world.create("demo")
         world.wake("demo")
         pids = world.pids("demo")
