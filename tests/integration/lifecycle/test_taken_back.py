@@ -38,7 +38,7 @@ MakeService = Callable[..., RunningService]
 SHORT_DAY = 3.0
 EXPIRE = {"Filter": {"Prefix": ""}, "Expiration": {"Days": 1}}
 PER_REQUEST = 100
-OBJECTS = 1000
+OBJECTS = 1500
 
 
 def put_all(world: World, bucket: str, keys: list[str], **options: Any) -> None:
@@ -184,7 +184,7 @@ def test_a_noncurrent_version_stays_when_newer_ones_are_gone(still: World, roles
 
 @pytest.fixture
 def busy(make_service: MakeService) -> World:
-    """A service that deletes a thousand objects one request after the other."""
+    """A service that deletes many objects one request after the other."""
     service = make_service(
         lifecycle__engine="listing",
         lifecycle__day_seconds=SHORT_DAY,
