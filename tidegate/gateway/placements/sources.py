@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.conditional_reads import Span
 from tidegate.core.errors import Unavailable
+from tidegate.core.events import NULL_VERSION
 from tidegate.core.placements import Placement
 from tidegate.core.sigv4.canonical import Pair
 from tidegate.gateway.http.backend import BackendPool
@@ -23,7 +24,9 @@ async def source_of(exchange: Exchange, record: Placement, span: Span) -> tuple[
     if not record.location:
         admission.pool = view = await gateway.backends.awake(admission.pool)
         assert view.address is not None
-        path, query = object_path(record.bucket, record.key), version_query(record.stub_id)
+        # A null version has no id of its own while it is current: the bucket may have no versions at all.
+        version_id = record.stub_id or ("" if record.is_current else NULL_VERSION)
+        path, query = object_path(record.bucket, record.key), version_query(version_id)
         return gateway.backends.at(view.address), request_head(view, b"GET", path, query, headers)
     location = await gateway.directory.location(record.location)
     if location is None:
