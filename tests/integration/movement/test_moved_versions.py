@@ -96,6 +96,49 @@ def test_a_version_above_a_moved_one_hides_it(world: MovingWorld, bucket: str) -
     assert body_of(world, bucket) == "one"
 
 
+def test_a_version_that_was_moved_back_and_is_noncurrent_now_moves_below_the_others(
+    world: MovingWorld, bucket: str
+) -> None:
+    (first,) = put(world, bucket, "one")
+    assert (world.move(bucket, "k", first), world.move_back(bucket, "k", first)) == ("placed", 200)
+    (second,) = put(world, bucket, "two")
+    assert world.move(bucket, "k", first) == "placed"
+    assert history(world, bucket) == [(second, True, False), (first, False, False)]
+    assert (body_of(world, bucket), body_of(world, bucket, first)) == ("two", "one")
+    url, key = direct_backend(world.service, world.key.pool)
+    stored = s3_client(url, key).list_object_versions(Bucket=bucket)["Versions"]
+    assert [version["VersionId"] for version in stored] == [second]
+    world.s3.delete_object(Bucket=bucket, Key="k", VersionId=second)
+    assert (body_of(world, bucket), history(world, bucket)) == ("one", [(first, True, False)])
+
+
+def test_a_null_version_that_was_moved_back_is_read_below_another_one(
+    world: MovingWorld, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = world.bucket(fresh_name("versions"))
+    put(world, bucket, "zero")
+    assert (world.move(bucket, "k"), world.move_back(bucket, "k")) == ("placed", 200)
+    world.set_versioning(bucket, "Enabled")
+    put(world, bucket, "one, and longer")
+    assert (body_of(world, bucket), body_of(world, bucket, "null")) == ("one, and longer", "zero")
+
+
+def test_a_null_version_that_was_moved_back_moves_again_after_versioning_was_enabled(
+    world: MovingWorld, fresh_name: Callable[[str], str]
+) -> None:
+    bucket = world.bucket(fresh_name("versions"))
+    for key in ("k", "covered"):
+        put(world, bucket, "zero", key=key)
+        assert (world.move(bucket, key), world.move_back(bucket, key)) == ("placed", 200)
+    world.set_versioning(bucket, "Enabled")
+    put(world, bucket, "above", key="covered")
+    assert [world.move(bucket, key, "null") for key in ("k", "covered")] == ["placed", "refused"]
+    put(world, bucket, "one")
+    assert [record.key for record in world.placements(bucket) if record.location] == ["k"]
+    assert (body_of(world, bucket), body_of(world, bucket, "null")) == ("one", "zero")
+    assert (body_of(world, bucket, key="covered"), body_of(world, bucket, "null", "covered")) == ("above", "zero")
+
+
 def test_the_id_of_a_stub_is_nobodys(world: MovingWorld, bucket: str) -> None:
     (first,) = put(world, bucket, "one")
     world.move(bucket, "k", first)

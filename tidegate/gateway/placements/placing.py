@@ -34,7 +34,7 @@ from tidegate.gateway.placements.stored_version import (
     stored_head,
     version_id_of,
 )
-from tidegate.gateway.placements.stubs import delete_stored
+from tidegate.gateway.placements.stubs import delete_stored, delete_version
 from tidegate.gateway.requests.directory import BucketView
 from tidegate.gateway.requests.forwarding import ask_signed, object_path, version_query
 
@@ -130,13 +130,23 @@ async def _place_again(
         await records.send(gateway, [records.pending_data(known, "moved on")])
         await _put(gateway, moved, known)
         return moved
-    # What holds the data becomes an empty stub again.
     stored = await stored_versions(gateway, admission.pool, view.bucket.name, known.key)
+    holder = known.stub_id or NULL_VERSION
+    if not any(version.is_latest and (version.version_id or NULL_VERSION) == holder for version in stored):
+        if holder == NULL_VERSION or would_uncover(holder, stored):
+            raise NotPlaced("refused", "it was moved back, and is not the current version any more")
+        # It has a record alone from now on.
+        await _put(gateway, moved, known)
+        await delete_stored(gateway, admission.pool, known)
+        await settle(gateway, admission.pool, view, known.key)
+        return moved
+    # What holds the data becomes an empty stub again.
     await _check_null(gateway, admission, known.version_id, stored)
     if_match = await replaced_etag(gateway, admission.pool, view, known, stored)
     await _put(gateway, moved, known)
     moved = await _with_stub(gateway, admission, view, moved, known, stored, if_match)
-    await delete_stored(gateway, admission.pool, known, unless=moved.stub_id)
+    if (moved.stub_id or NULL_VERSION) != holder:
+        await delete_version(gateway, admission.pool, view.bucket.name, known.key, holder)
     return moved
 
 
