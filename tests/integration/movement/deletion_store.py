@@ -84,6 +84,10 @@ class DeletionStore:
         try:
             if self.bucket not in {entry["Name"] for entry in client.list_buckets()["Buckets"]}:
                 client.create_bucket(Bucket=self.bucket)
+            # Buckets are known a while before there is a place for data.
+            put = client.put_object(Bucket=self.bucket, Key="probe", Body=b"answers")
+            version = {"VersionId": put["VersionId"]} if "VersionId" in put else {}
+            client.delete_object(Bucket=self.bucket, Key="probe", **version)
         except (BotoCoreError, ClientError):
             return False
         return True
