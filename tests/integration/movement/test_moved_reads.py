@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from deletion_place import sent_in
+from direct_backend import direct_backend
 from moving_world import MovingWorld
-from running_service import RunningService
+from running_service import RunningService, s3_client
 from second_store import SecondStore
 
 from tidegate.core.replication.records import Status
@@ -171,6 +172,23 @@ def test_conditional_writes_compare_with_the_moved_object(world: MovingWorld, bu
     assert code_of(error) == "PreconditionFailed"
     s3.put_object(Bucket=bucket, Key="c", Body=b"2", IfMatch=etag)
     assert s3.get_object(Bucket=bucket, Key="c")["Body"].read() == b"2"
+
+
+def test_what_is_put_in_the_place_of_an_object_that_was_moved_back_is_not_shown_as_that_object(
+    world: MovingWorld, bucket: str
+) -> None:
+    """As in the moment in which a client's object is at the store, and its record is not settled yet."""
+    world.s3.put_object(Bucket=bucket, Key="k", Body=b"before")
+    assert (world.move(bucket, "k"), world.move_back(bucket, "k")) == ("placed", 200)
+    url, key = direct_backend(world.service, world.key.pool)
+    direct = s3_client(url, key)
+    (record,) = world.placements(bucket)
+    version = {"VersionId": record.stub_id} if record.stub_id else {}
+    direct.delete_object(Bucket=bucket, Key="k", **version)
+    direct.put_object(Bucket=bucket, Key="k", Body=b"others")
+    with pytest.raises(ClientError) as error:
+        world.service.s3(world.key, retries=1).get_object(Bucket=bucket, Key="k")
+    assert code_of(error) == "ServiceUnavailable"
 
 
 def test_a_moved_object_moves_back_and_keeps_its_time(world: MovingWorld, bucket: str) -> None:

@@ -11,6 +11,7 @@ from tidegate.core.placements import Placement
 from tidegate.gateway.http.backend import BackendConnection
 from tidegate.gateway.http.http1 import ResponseHead
 from tidegate.gateway.placements.sources import source_of
+from tidegate.gateway.placements.stubs import stub_name
 from tidegate.gateway.requests.reply_path import ReplyPath
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class ColdRead:
             path.pass_on(exchange.client, self._head, length=head.length, dechunks=False)
 
     def _is_intact(self, head: ResponseHead) -> bool:
+        if not self._record.location:  # it was moved back, and a client may put another object in its place right now
+            return stub_name(head) == self._record.stub_name
         etag = head.headers.get(b"etag", b"").decode("latin-1").strip('"')
         return not self._record.data_etag or not etag or etag == self._record.data_etag
 
