@@ -5,7 +5,7 @@
 PYTHON_VENV := .venv/bin/python
 DATA ?= .tidegate
 # More than there are cores, since tests also wait: for stores that start, for days of seconds.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST = $(PYTHON_VENV) -m compileall -q tidegate && $(PYTHON_VENV) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## this list
@@ -17,7 +17,7 @@ setup: ## .venv with the locked dependencies and the command tidegate
 run: setup ## the service with a pool to try, in the foreground (DATA=.tidegate)
 	@.venv/bin/tidegate up --demo --data $(DATA)
 
-test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=3 side by side)
+test: ## every test, with the real Redis, Kafka, Spark and SeaweedFS (WORKERS=4 side by side)
 	@scripts/setup.sh dev
 	@$(PYTEST) $(TESTS)
 

@@ -27,7 +27,7 @@ PART_MB = 5
 _SETTINGS = {
     "gateway.processes": 1,
     "replication.part_mb": PART_MB,
-    "replication.retry_seconds": "[0.2, 0.5, 1.0]",
+    "replication.retry_seconds": "[0.2, 0.5, 1.0, 2.0]",
     "deletion.record_seconds": 1,
 }
 

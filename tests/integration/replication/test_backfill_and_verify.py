@@ -28,7 +28,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory, second_store: SecondStore) 
     settings = {
         "lifecycle.enabled": "false",
         "gateway.processes": 1,
-        "replication.retry_seconds": [0.2, 0.5],
+        "replication.retry_seconds": [0.2, 0.5, 1.0, 2.0],
         "deletion.record_seconds": 1,
         "deletion.reconsume_seconds": 1,
     }

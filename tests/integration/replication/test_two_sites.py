@@ -18,7 +18,7 @@ def test_versions_arrive_in_order_with_all_that_belongs_to_them_and_statuses_fol
         gateway__processes=1,
         lifecycle__enabled=False,
         replication__part_mb=5,
-        replication__retry_seconds=[0.2, 0.5],
+        replication__retry_seconds=[0.2, 0.5, 1.0, 2.0],
         deletion__record_seconds=1,
     )
     stores = {"north": make_store(), "south": make_store()}
