@@ -6,8 +6,10 @@ version is brought back with. While it stands, it refers to the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import groupby
 
 from tidegate.core.codec import JsonRecord
 from tidegate.core.events import NULL_VERSION
@@ -115,4 +117,22 @@ def destroyed_version(task: ObjectTask, versioning: Versioning) -> str | None:
 def in_order_of_restoring(records: Iterable[TrashRecord]) -> list[TrashRecord]:
     """Those of one key, the newest first: a version that is brought back then has its place below the newer ones. Of
     several that had the same id in their turn, only the one that was deleted last comes back."""
-    return sorted(records, key=lambda each: (each.placement.last_modified, each.deleted_ns), reverse=True)
+    found = sorted(records, key=lambda each: (each.placement.last_modified, each.deleted_ns), reverse=True)
+    of_moments = groupby(found, lambda each: each.placement.last_modified)
+    return [record for _, of_moment in of_moments for record in _by_neighbours(list(of_moment))]
+
+
+def _by_neighbours(records: Sequence[TrashRecord]) -> Sequence[TrashRecord]:
+    """Times have whole seconds. Among versions of one second, the newer ones are told by what was next to them."""
+    places = {record.placement.version_id: place for place, record in enumerate(records)}
+    order = TopologicalSorter(dict.fromkeys(range(len(records)), ()))
+    for place, record in enumerate(records):
+        above, below = places.get(record.placement.above), places.get(record.placement.below)
+        if above is not None:
+            order.add(place, above)
+        if below is not None:
+            order.add(below, place)
+    try:
+        return [records[place] for place in order.static_order()]
+    except CycleError:  # versions that had the same id in their turn tell nothing certain
+        return records

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -74,6 +75,34 @@ def test_versions_come_back_the_newest_first_and_of_equal_ones_that_which_was_de
     new = record(id="new", placement=placement(last_modified=2.0), deleted_ns=5)
     later = record(id="later", placement=placement(last_modified=2.0), deleted_ns=6)
     assert [each.id for each in in_order_of_restoring([old, new, later])] == ["later", "new", "old"]
+
+
+@pytest.mark.parametrize("deleted", list(permutations(range(3))))
+@pytest.mark.parametrize(
+    "neighbours",
+    [
+        {"v0": ("v1", ""), "v1": ("v2", "v0"), "v2": ("", "v1")},
+        {"v0": ("v1", ""), "v1": ("v2", ""), "v2": ("", "")},
+        {"v0": ("", ""), "v1": ("", "v0"), "v2": ("", "v1")},
+        {"v0": ("v2", ""), "v1": ("v2", "v0"), "v2": ("", "v0")},
+    ],
+)
+def test_versions_of_one_second_come_back_as_they_stood(
+    neighbours: dict[str, tuple[str, str]], deleted: tuple[int, ...]
+) -> None:
+    records = [
+        record(id=name, placement=placement(version_id=name, above=above, below=below), deleted_ns=at)
+        for (name, (above, below)), at in zip(neighbours.items(), deleted, strict=True)
+    ]
+    assert [each.id for each in in_order_of_restoring(records)] == ["v2", "v1", "v0"]
+
+
+def test_versions_whose_neighbours_contradict_each_other_come_back_by_when_they_were_deleted() -> None:
+    records = [
+        record(id=str(at), placement=placement(version_id=name, above=above), deleted_ns=at)
+        for at, (name, above) in enumerate((("v1", "v2"), ("v2", "v1")))
+    ]
+    assert [each.id for each in in_order_of_restoring(records)] == ["1", "0"]
 
 
 def test_the_trash_keeps_nothing_of_what_the_store_had() -> None:
