@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event as Flag
 
-from tidegate import metrics
 from tidegate.core.errors import InvalidInput, Unavailable
 from tidegate.core.events import NULL_VERSION, Event, EventKind
 from tidegate.core.replication.messages import POPULATOR_GROUP
@@ -24,10 +23,10 @@ from tidegate.ports import Consumer, Message, Tables, Topics
 from tidegate.replication.event_batch import EventBatch
 from tidegate.replication.stored_rules import StoredRules
 from tidegate.replication.tagged_versions import SourceAway, TaggedVersions
+from tidegate.workers.lag_gauge import LagGauge
 
 _BATCH = 1000
 _WAIT_SECONDS = 1.0
-_LAG_SECONDS = 10.0
 # A source that does not answer is asked again every minute, for a day.
 _AWAY_SECONDS = 60.0
 _MOST_ATTEMPTS = 24 * 60
@@ -59,7 +58,7 @@ class Populator:
         self._rules = StoredRules(tables)
         self._tagged = TaggedVersions(stores)
         self._consumer: Consumer | None = None
-        self._lag_shown_at = float("-inf")
+        self._lag = LagGauge(topics, log_topic, POPULATOR_GROUP)
 
     def run_forever(self) -> None:
         while not self._stop.is_set():
@@ -67,10 +66,10 @@ class Populator:
 
     def run_once(self, wait_seconds: float = 0.0) -> int:
         """Takes in one batch of events and says how many there were."""
+        self._lag.show()  # before anything is polled: what is polled and not finished comes again when it is closed
         if self._consumer is None:
             self._consumer = self._topics.consumer(self._log_topic, POPULATOR_GROUP)
         messages = self._consumer.poll(_BATCH, wait_seconds)
-        self._show_lag()
         try:
             finished = self._taken_in(self._consumer, messages) if messages and self._has_work() else messages
             self._consumer.acknowledge(finished)
@@ -113,12 +112,6 @@ class Populator:
         for message in put_off:
             consumer.retry_later(message, not_before=time.time() + _AWAY_SECONDS)
         return finished
-
-    def _show_lag(self) -> None:
-        if time.monotonic() >= self._lag_shown_at + _LAG_SECONDS:
-            lag = self._topics.lag(self._log_topic, POPULATOR_GROUP)
-            metrics.TOPIC_LAG.labels(self._log_topic, POPULATOR_GROUP).set(lag)
-            self._lag_shown_at = time.monotonic()
 
     def _concerns(self, bucket_uid: str) -> bool:
         return self._rules.of_bucket(bucket_uid) is not None or self._rules.has_records(bucket_uid)

@@ -19,12 +19,12 @@ from tidegate.core.errors import InvalidInput, TidegateError, Unavailable
 from tidegate.ports import Consumer, Message, Tables, Topics
 from tidegate.workers.batch_size import BatchSize
 from tidegate.workers.delivery import DONE, LEFT, Answer, Delivery, Disposition, Task
+from tidegate.workers.lag_gauge import LagGauge
 from tidegate.workers.rate import InstallationRate
 from tidegate.workers.redelivery import Redelivery
 from tidegate.workers.retry_policy import RetryPolicy
 
 _WAIT_SECONDS = 1.0
-_LAG_SECONDS = 10.0
 _FIRST_BATCH, _MOST = 10, 1000
 _DEFAULT_LEASE_SECONDS = 10.0
 _RETRIES = RetryPolicy()
@@ -95,7 +95,7 @@ class Worker(Generic[Task]):
         self._acknowledged = acknowledged
         self._stop = stop
         self._consumer: Consumer | None = None
-        self._lag_shown_at = float("-inf")
+        self._lag = LagGauge(topics, topic, group)
 
     def run_forever(self) -> None:
         while not self._stop.is_set():
@@ -103,7 +103,7 @@ class Worker(Generic[Task]):
 
     def run_once(self, wait_seconds: float = 0.0) -> int:
         """Finishes one batch of messages and says how many there were."""
-        self._show_lag()
+        self._lag.show()
         most = self._size.current
         if self._rate is not None:
             most = self._rate.portion(self._size.seconds, most)
@@ -225,11 +225,6 @@ class Worker(Generic[Task]):
         except TidegateError as error:
             return Answer(Disposition.DEAD_LETTER, str(error))
         return DONE
-
-    def _show_lag(self) -> None:
-        if time.monotonic() >= self._lag_shown_at + _LAG_SECONDS:
-            metrics.TOPIC_LAG.labels(self._topic, self._group).set(self._topics.lag(self._topic, self._group))
-            self._lag_shown_at = time.monotonic()
 
     def _count(self, result: str, messages: int = 1) -> None:
         metrics.WORKER_MESSAGES.labels(self._topic, self._group, result).inc(messages)
